@@ -1,0 +1,135 @@
+//! One call: who asks, where, and what it may reach.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    Access, CancellationToken, Error, Result, SafePath, Workspace,
+    ports::{Documents, Host, Tasks},
+};
+
+/// What a session can reach. One field a port; each port is a trait with several makers.
+#[derive(Clone)]
+pub struct Ports {
+    /// Files, and where programs run.
+    pub host: Arc<dyn Host>,
+    /// Running commands, in the foreground and in the background.
+    pub tasks: Arc<dyn Tasks>,
+    /// Reading of PDF files and pictures.
+    pub documents: Arc<dyn Documents>,
+}
+
+/// What lasts from one call of a conversation to the next.
+pub struct Session {
+    /// Its id; background tasks and the like are bound to it.
+    pub id: String,
+    /// Whose it is.
+    pub user: String,
+    /// Which agent speaks.
+    pub agent: String,
+    /// The role that decides which tools there are, where the dialect has roles.
+    pub role: Option<String>,
+    /// Where it may go.
+    pub workspace: Workspace,
+    /// What it can reach.
+    pub ports: Ports,
+    dir: Mutex<Option<SafePath>>,
+}
+
+impl Session {
+    /// A session in a workspace, for the default user and agent.
+    #[must_use]
+    pub fn new(id: impl Into<String>, workspace: Workspace, ports: Ports) -> Self {
+        Self {
+            id: id.into(),
+            user: "user".into(),
+            agent: "main".into(),
+            role: None,
+            workspace,
+            ports,
+            dir: Mutex::new(None),
+        }
+    }
+
+    /// The folder that commands start in: the top of the workspace until a command went elsewhere.
+    pub fn dir(&self) -> Result<SafePath> {
+        let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
+        dir.clone().map_or_else(|| self.workspace.top(Access::Read), Ok)
+    }
+
+    /// Commands start here from now on.
+    pub fn go_to(&self, dir: SafePath) {
+        *self.dir.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir);
+    }
+}
+
+/// Takes what a call wants to say while it runs: pieces of a command's output, steps of a long job.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// One call. Cheap to clone.
+#[derive(Clone)]
+pub struct Call {
+    /// The call's id, as the model gave it.
+    pub id: String,
+    /// The conversation it belongs to.
+    pub session: Arc<Session>,
+    /// Set when the caller gives up.
+    pub cancel: CancellationToken,
+    /// Where progress goes, if anybody listens.
+    pub progress: Option<Progress>,
+}
+
+impl Call {
+    /// A call in a session.
+    #[must_use]
+    pub fn new(id: impl Into<String>, session: Arc<Session>) -> Self {
+        Self { id: id.into(), session, cancel: CancellationToken::new(), progress: None }
+    }
+
+    /// Files, and where programs run.
+    #[must_use]
+    pub fn host(&self) -> &dyn Host {
+        &*self.session.ports.host
+    }
+
+    /// Running commands.
+    #[must_use]
+    pub fn tasks(&self) -> &dyn Tasks {
+        &*self.session.ports.tasks
+    }
+
+    /// Reading of PDF files and pictures.
+    #[must_use]
+    pub fn documents(&self) -> &dyn Documents {
+        &*self.session.ports.documents
+    }
+
+    /// A path this call may read.
+    pub fn readable(&self, path: impl AsRef<Path>) -> Result<SafePath> {
+        self.session.workspace.check(path.as_ref(), Access::Read, None)
+    }
+
+    /// A path this call may change.
+    pub fn writable(&self, path: impl AsRef<Path>) -> Result<SafePath> {
+        self.session.workspace.check(path.as_ref(), Access::Write, None)
+    }
+
+    /// The top of the workspace, for tools whose path may be left out.
+    pub fn top(&self) -> Result<SafePath> {
+        self.session.workspace.top(Access::Read)
+    }
+
+    /// Says something to whoever waits for the call.
+    pub fn say(&self, text: &str) {
+        if let Some(progress) = &self.progress {
+            progress(text);
+        }
+    }
+
+    /// An error if the caller has given up; long loops ask now and then.
+    pub fn still_wanted(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}

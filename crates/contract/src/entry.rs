@@ -1,0 +1,182 @@
+//! A tool as the engine sees it: what to tell the model, and what to run.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Call, Effects, Error, Problem, Reply, Result, Tier, Tool};
+
+/// What the model is told about a tool, and what the engine must know.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The name the model calls: `^[A-Za-z0-9_]{1,64}$`.
+    pub name: String,
+    /// Other names that lead here.
+    pub aliases: Vec<String>,
+    /// What it does, from the doc comment.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub schema: Value,
+    /// JSON Schema of the data that comes back, where it has a shape.
+    pub output: Option<Value>,
+    /// What a call can do.
+    pub effects: Effects,
+    /// The seed's own tier, where it differs from what the effects say.
+    pub tier: Option<Tier>,
+    /// How long a call may take; [`Duration::MAX`] for a tool that keeps its own clock.
+    pub timeout: Duration,
+}
+
+impl Spec {
+    /// How much a call can change.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier.unwrap_or(self.effects.tier())
+    }
+
+    /// Whether this name means the tool.
+    #[must_use]
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}
+
+/// What an entry runs.
+pub type Run = dyn Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync;
+
+/// A tool as the engine sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Entry {
+    /// What the model is told.
+    pub spec: Arc<Spec>,
+    run: Arc<Run>,
+}
+
+impl Entry {
+    /// A tool in its own words.
+    #[must_use]
+    pub fn of<T: Tool>() -> Self {
+        Self::row::<T, T, _>(T::NAME, |output| output)
+    }
+
+    /// One row of a dialect: the model sends `A` to `name`, `T` runs, the answer goes through `reply`.
+    #[must_use]
+    pub fn row<A, T, R>(name: &str, reply: fn(T::Output) -> R) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Tool + TryFrom<A, Error: Into<Error>>,
+        R: Into<Reply> + 'static,
+    {
+        let (description, schema) = described::<A>();
+        let spec = Spec {
+            name: name.to_owned(),
+            aliases: Vec::new(),
+            description,
+            schema,
+            output: None,
+            effects: T::EFFECTS,
+            tier: None,
+            timeout: T::TIMEOUT,
+        };
+        Self::dynamic(spec, move |args, call| {
+            async move {
+                let args: A = serde_json::from_value(args).map_err(misfit)?;
+                let tool = T::try_from(args).map_err(Into::into)?;
+                Ok(reply(tool.run(&call).await?).into())
+            }
+            .boxed()
+        })
+    }
+
+    /// A tool known only at run time: from an MCP server, a plugin, a WASM module.
+    pub fn dynamic<F>(spec: Spec, run: F) -> Self
+    where
+        F: Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync + 'static,
+    {
+        Self { spec: Arc::new(spec), run: Arc::new(run) }
+    }
+
+    /// The same tool under another spec.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Spec)) -> Self {
+        change(Arc::make_mut(&mut self.spec));
+        self
+    }
+
+    /// The same tool, also called by these names.
+    #[must_use]
+    pub fn also(self, names: &[&str]) -> Self {
+        self.with(|spec| spec.aliases.extend(names.iter().map(|name| (*name).to_owned())))
+    }
+
+    /// The same tool with the shape of the data it answers.
+    #[must_use]
+    pub fn answers<O: JsonSchema>(self) -> Self {
+        self.with(|spec| spec.output = Some(described::<O>().1))
+    }
+
+    /// Runs the tool, with no gate before it. Only the engine calls this.
+    pub fn run(&self, args: Value, call: Call) -> BoxFuture<'static, Result<Reply>> {
+        (self.run)(args, call)
+    }
+}
+
+/// The doc comment and the schema of a type, in the plain form that every provider takes: nothing by reference.
+fn described<A: JsonSchema>() -> (String, Value) {
+    let settings = SchemaSettings::draft2020_12().with(|it| {
+        it.inline_subschemas = true;
+        it.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>();
+    schema.remove("title");
+    let description = schema.remove("description").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
+    let mut schema = Value::from(schema);
+    plain(&mut schema);
+    (description, schema)
+}
+
+/// Drops what only Rust knows (`format: uint`, `null` beside an optional's type, defaults of null).
+fn plain(schema: &mut Value) {
+    if let Value::Object(map) = schema {
+        map.remove("format");
+        if map.get("default").is_some_and(Value::is_null) {
+            map.remove("default");
+        }
+        if let Some(Value::Array(types)) = map.get_mut("type") {
+            types.retain(|it| it != "null");
+            if let [only] = types.as_slice() {
+                let only = only.clone();
+                map.insert("type".into(), only);
+            }
+        }
+        if let Some(Value::Array(values)) = map.get_mut("enum") {
+            values.retain(|it| !it.is_null());
+        }
+        if let Some(Value::Array(any)) = map.get_mut("anyOf") {
+            any.retain(|it| it.get("type") != Some(&Value::from("null")));
+            if let [Value::Object(only)] = any.as_slice() {
+                let only = only.clone();
+                map.remove("anyOf");
+                for (key, value) in only {
+                    map.entry(key).or_insert(value);
+                }
+            }
+        }
+        for (key, value) in map {
+            match value {
+                // The names in here are parameters, not words of the schema.
+                Value::Object(fields) if key == "properties" => fields.values_mut().for_each(plain),
+                value => plain(value),
+            }
+        }
+    } else if let Value::Array(items) = schema {
+        items.iter_mut().for_each(plain);
+    }
+}
+
+fn misfit(error: serde_json::Error) -> Error {
+    Error::InvalidArgs(vec![Problem::Other { path: String::new(), text: format!("the arguments do not fit: {error}") }])
+}

@@ -1,0 +1,24 @@
+//! What a tool author sees: [`Tool`], [`Call`], [`Reply`], [`Error`], [`Entry`] and the ports.
+//!
+//! Nothing here does I/O or needs a runtime. Built-in tools use exactly these types.
+
+mod call;
+mod effects;
+mod entry;
+mod error;
+mod nearest;
+mod paths;
+pub mod ports;
+mod reply;
+mod tool;
+
+pub use call::{Call, Ports, Progress, Session};
+pub use effects::{Annotations, Effects, SideEffect, Tier};
+pub use entry::{Entry, Run, Spec};
+pub use error::{Error, FileFault, Problem, Result};
+pub use nearest::nearest;
+pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePath, Workspace};
+pub use reply::{Cut, Form, Keep, Media, Reply};
+pub use tokio_util::sync::CancellationToken;
+pub use tool::Tool;
+pub use {async_trait::async_trait, schemars, serde, serde_json};

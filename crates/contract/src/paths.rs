@@ -1,0 +1,549 @@
+//! Where a session may go: roots, rules, and the only paths a host accepts.
+
+use std::{
+    fmt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::{Error, Result};
+
+/// How a dialect's model writes paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Absolute or relative to the workspace (000, 002).
+    #[default]
+    Relative,
+    /// Absolute only (001, 004).
+    Absolute,
+    /// Virtual roots such as `/shared` (003); anything relative starts at the first root.
+    Virtual,
+}
+
+/// What may be done beneath a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Look only.
+    Read,
+    /// Look and change.
+    Write,
+}
+
+/// What a tool means to do with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Look at it.
+    Read,
+    /// Create, change or remove it.
+    Write,
+}
+
+/// A folder that a session may touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The name of a virtual root (`shared`), where the dialect has them.
+    pub name: Option<String>,
+    /// The folder, absolute and without symbolic links.
+    pub dir: PathBuf,
+    /// Other spellings of the folder that the user gave, such as a path through a symbolic link.
+    pub also: Vec<PathBuf>,
+    /// What may be done in it.
+    pub rights: Rights,
+}
+
+impl Root {
+    /// A root that may be read and changed.
+    #[must_use]
+    pub fn writable(dir: impl Into<PathBuf>) -> Self {
+        Self { name: None, dir: dir.into(), also: Vec::new(), rights: Rights::Write }
+    }
+
+    /// A root that may only be read.
+    #[must_use]
+    pub fn readable(dir: impl Into<PathBuf>) -> Self {
+        Self { rights: Rights::Read, ..Self::writable(dir) }
+    }
+
+    /// The same root under a virtual name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+}
+
+/// The folders of a session, the rules inside them, and how paths are written. Fixed at the session's start.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    roots: Vec<Arc<Root>>,
+    rules: Arc<PathRules>,
+    reading: Reading,
+}
+
+impl Workspace {
+    /// A workspace over these roots; the first is where relative paths start.
+    #[must_use]
+    pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: Reading) -> Self {
+        Self { roots: roots.into_iter().map(Arc::new).collect(), rules: Arc::new(rules), reading }
+    }
+
+    /// The roots, in order.
+    #[must_use]
+    pub fn roots(&self) -> &[Arc<Root>] {
+        &self.roots
+    }
+
+    /// The rules inside the roots.
+    #[must_use]
+    pub fn rules(&self) -> &PathRules {
+        &self.rules
+    }
+
+    /// How paths are written.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    /// The top of the first root.
+    pub fn top(&self, access: Access) -> Result<SafePath> {
+        let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
+        self.safe(root, PathBuf::new(), access)
+    }
+
+    /// Turns what a model wrote into a path inside a root, or says why not and what to write instead.
+    pub fn check(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
+        sane(path)?;
+        if path.is_relative() {
+            return self.relative(path, access, from);
+        }
+        let clean = lexical(path);
+        let (root, rest) = match self.reading {
+            Reading::Virtual => self.virtual_root(&clean),
+            Reading::Relative | Reading::Absolute => self.real_root(&clean),
+        }
+        .ok_or_else(|| self.outside(path))?;
+        self.safe(root, rest, access)
+    }
+
+    fn relative(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
+        let top = self.top(Access::Read)?;
+        let from = from.unwrap_or(&top);
+        if self.reading == Reading::Absolute {
+            let whole = lexical(&from.root.dir.join(&from.relative).join(path));
+            return Err(Error::failed(format!(
+                "{} is a relative path; give the absolute one, such as {}",
+                show(path),
+                show(&whole)
+            )));
+        }
+        let mut rest = from.relative.clone();
+        for part in path.components() {
+            match part {
+                Component::ParentDir if !rest.pop() => return Err(self.outside(path)),
+                Component::Normal(name) => rest.push(name),
+                _ => {}
+            }
+        }
+        self.safe(&from.root, rest, access)
+    }
+
+    fn virtual_root(&self, clean: &Path) -> Option<(&Arc<Root>, PathBuf)> {
+        let mut parts = clean.components().skip(1);
+        let name = parts.next()?.as_os_str().to_str()?;
+        let root = self.roots.iter().find(|root| root.name.as_deref() == Some(name))?;
+        Some((root, parts.collect()))
+    }
+
+    fn real_root(&self, clean: &Path) -> Option<(&Arc<Root>, PathBuf)> {
+        self.roots
+            .iter()
+            .flat_map(|root| std::iter::once(&root.dir).chain(&root.also).map(move |dir| (root, dir)))
+            .filter_map(|(root, dir)| Some((root, dir, clean.strip_prefix(dir).ok()?)))
+            .max_by_key(|(_, dir, _)| dir.components().count())
+            .map(|(root, _, rest)| (root, rest.to_owned()))
+    }
+
+    fn safe(&self, root: &Arc<Root>, relative: PathBuf, access: Access) -> Result<SafePath> {
+        let primary = self.roots.first().is_some_and(|first| Arc::ptr_eq(first, root));
+        let path = SafePath {
+            root: root.clone(),
+            relative,
+            access,
+            rules: self.rules.clone(),
+            reading: self.reading,
+            primary,
+        };
+        if access == Access::Write && root.rights == Rights::Read {
+            return Err(Error::denied(format!(
+                "{path} is in a read-only root; write to {} instead",
+                self.writable_roots()
+            )));
+        }
+        path.judge(&path.relative)?;
+        Ok(path)
+    }
+
+    fn outside(&self, path: &Path) -> Error {
+        let roots: Vec<_> = self.roots.iter().map(|root| self.shown_root(root)).collect();
+        Error::denied(format!(
+            "{} is outside the workspace; paths must be beneath {}",
+            show(path),
+            if roots.is_empty() { "a root, and this session has none".to_owned() } else { roots.join(", ") }
+        ))
+    }
+
+    fn writable_roots(&self) -> String {
+        let roots: Vec<_> =
+            self.roots.iter().filter(|root| root.rights == Rights::Write).map(|root| self.shown_root(root)).collect();
+        if roots.is_empty() { "another session's workspace".to_owned() } else { roots.join(", ") }
+    }
+
+    fn shown_root(&self, root: &Root) -> String {
+        match (self.reading, &root.name) {
+            (Reading::Virtual, Some(name)) => format!("/{name}"),
+            _ => show(&root.dir),
+        }
+    }
+}
+
+/// A path that has passed the rules. Only a [`Workspace`] makes one, so no tool can forget to ask.
+///
+/// It is a root and a clean path beneath it. A host opens it beneath the root's handle, and asks
+/// [`judge`](Self::judge) again about the place where the last symbolic link led.
+#[derive(Clone)]
+pub struct SafePath {
+    root: Arc<Root>,
+    relative: PathBuf,
+    access: Access,
+    rules: Arc<PathRules>,
+    reading: Reading,
+    primary: bool,
+}
+
+impl SafePath {
+    /// The root it is beneath.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The path beneath the root: clean, without `..`, empty for the root itself.
+    #[must_use]
+    pub fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    /// What it may be used for.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The path on the host: the root's folder and the rest. For messages to the operator and for mounts, not for opening.
+    #[must_use]
+    pub fn on_host(&self) -> PathBuf {
+        if self.relative.as_os_str().is_empty() { self.root.dir.clone() } else { self.root.dir.join(&self.relative) }
+    }
+
+    /// The rules in force, for a host that meets further paths beneath this one.
+    #[must_use]
+    pub fn rules(&self) -> &PathRules {
+        &self.rules
+    }
+
+    /// Whether the rules allow this path's use at another place beneath the same root: where a link led, or a child.
+    pub fn judge(&self, real: &Path) -> Result<()> {
+        match self.rules.denial(real, self.access) {
+            None => Ok(()),
+            Some(why) => Err(Error::denied(format!("{}: {why}", self.shown(real)))),
+        }
+    }
+
+    /// A path beneath the same root that a host found (by listing or walking), with the rules asked again.
+    pub fn beside(&self, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
+        let path = Self { relative: relative.into(), access, ..self.clone() };
+        if access == Access::Write && path.root.rights == Rights::Read {
+            return Err(Error::denied(format!("{path} is in a read-only root")));
+        }
+        path.judge(&path.relative)?;
+        Ok(path)
+    }
+
+    /// How the model knows a path beneath this one's root.
+    #[must_use]
+    pub fn shown(&self, relative: &Path) -> String {
+        let empty = relative.as_os_str().is_empty();
+        match (self.reading, &self.root.name) {
+            (Reading::Virtual, Some(name)) if empty => format!("/{name}"),
+            (Reading::Virtual, Some(name)) => format!("/{name}/{}", show(relative)),
+            (Reading::Relative, _) if self.primary && empty => ".".to_owned(),
+            (Reading::Relative, _) if self.primary => show(relative),
+            _ if empty => show(&self.root.dir),
+            _ => show(&self.root.dir.join(relative)),
+        }
+    }
+}
+
+/// The path as the model knows it, with control characters made visible.
+impl fmt::Display for SafePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown(&self.relative))
+    }
+}
+
+impl fmt::Debug for SafePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SafePath({self}, {:?})", self.access)
+    }
+}
+
+/// What is forbidden inside the roots. Deny is all there is: what no rule names is allowed as far as the root's rights go.
+#[derive(Clone, Debug, Default)]
+pub struct PathRules(Vec<PathRule>);
+
+/// One rule: what matches may not be written, or not even read.
+#[derive(Clone, Debug)]
+pub struct PathRule {
+    /// Which paths.
+    pub glob: Glob,
+    /// What is refused: `Write` refuses changes, `Read` refuses both.
+    pub denies: Access,
+    /// Why, and what to do, for the model: "is protected; ask the user to change it".
+    pub why: String,
+}
+
+impl PathRules {
+    /// These rules.
+    #[must_use]
+    pub fn new(rules: impl IntoIterator<Item = PathRule>) -> Self {
+        Self(rules.into_iter().collect())
+    }
+
+    /// The rules, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &PathRule> {
+        self.0.iter()
+    }
+
+    /// Why a path beneath a root may not be used so, if it may not.
+    #[must_use]
+    pub fn denial(&self, relative: &Path, access: Access) -> Option<&str> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let parts = folded(relative);
+        self.0
+            .iter()
+            .find(|rule| (rule.denies == Access::Read || access == Access::Write) && rule.glob.covers(&parts))
+            .map(|rule| rule.why.as_str())
+    }
+}
+
+/// A pattern of path parts: `*` and `?` inside a part, `**` for any number of parts.
+///
+/// A pattern without a slash matches at any depth, one with a slash (or a leading one) from the root; it covers
+/// everything beneath what it matches. Names are compared in NFC and without case, whatever the disk does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(Vec<String>);
+
+impl Glob {
+    /// Reads a pattern.
+    #[must_use]
+    pub fn new(pattern: &str) -> Self {
+        let anchored = pattern.trim_end_matches('/').contains('/');
+        let mut parts: Vec<String> =
+            pattern.split('/').filter(|part| !part.is_empty() && *part != ".").map(fold).collect();
+        if !anchored {
+            parts.insert(0, "**".into());
+        }
+        Self(parts)
+    }
+
+    /// The pattern, as it was understood.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.join("/")
+    }
+
+    /// Whether a path beneath the root is matched, or lies beneath one that is.
+    #[must_use]
+    pub fn matches(&self, relative: &Path) -> bool {
+        self.covers(&folded(relative))
+    }
+
+    fn covers(&self, parts: &[String]) -> bool {
+        fn walk(pattern: &[String], parts: &[String]) -> bool {
+            match (pattern, parts) {
+                ([], _) => true,
+                ([first, rest @ ..], _) if first == "**" => {
+                    (0..=parts.len()).any(|skip| walk(rest, &parts[skip..])) && !parts.is_empty()
+                }
+                (_, []) => false,
+                ([first, rest @ ..], [part, others @ ..]) => {
+                    wild(first.as_bytes(), part.as_bytes()) && walk(rest, others)
+                }
+            }
+        }
+        !self.0.is_empty() && walk(&self.0, parts)
+    }
+}
+
+/// `*` and `?` over bytes, without recursion.
+fn wild(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    p = at + 1;
+                    t = from + 1;
+                    star = Some((at, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+fn folded(relative: &Path) -> Vec<String> {
+    relative
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(fold(&name.to_string_lossy())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// NFC and lower case; trailing dots and blanks, which some disks drop, do not count either.
+fn fold(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    name.nfc().flat_map(char::to_lowercase).nfc().collect()
+}
+
+fn sane(path: &Path) -> Result<()> {
+    let text = path.to_string_lossy();
+    if text.is_empty() {
+        return Err(Error::failed("the path is empty; name a file or folder"));
+    }
+    if text.len() > 4096 {
+        return Err(Error::failed(format!("the path is {} bytes long; at most 4096 are accepted", text.len())));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::failed(format!("the path {} has control characters in it, which is refused", show(path))));
+    }
+    if text == "~" || text.starts_with("~/") {
+        return Err(Error::failed(format!("{text}: `~` is not expanded here; write the path from the workspace")));
+    }
+    Ok(())
+}
+
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = clean.pop(),
+            Component::CurDir => {}
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// A path for reading: control characters and bytes that are not UTF-8 made visible.
+fn show(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.chars().any(|it| it.is_control() || is_sneaky(it)) {
+        text.chars()
+            .map(|it| if it.is_control() || is_sneaky(it) { it.escape_unicode().to_string() } else { it.to_string() })
+            .collect()
+    } else {
+        text.into_owned()
+    }
+}
+
+/// Characters that are not seen but change how the rest is read.
+fn is_sneaky(it: char) -> bool {
+    matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace(reading: Reading) -> Workspace {
+        let rules = PathRules::new([PathRule {
+            glob: Glob::new(".git/config"),
+            denies: Access::Write,
+            why: "is protected".into(),
+        }]);
+        Workspace::new([Root::writable("/w/proj").named("shared"), Root::readable("/v").named("vault")], rules, reading)
+    }
+
+    fn seen(reading: Reading, path: &str, access: Access) -> String {
+        match workspace(reading).check(Path::new(path), access, None) {
+            Ok(path) => path.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn three_ways_to_write_one_path() {
+        assert_eq!(seen(Reading::Relative, "a/./b/../c", Access::Read), "a/c");
+        assert_eq!(seen(Reading::Relative, "/w/proj/a", Access::Read), "a");
+        assert_eq!(seen(Reading::Absolute, "/w/proj/a", Access::Read), "/w/proj/a");
+        assert_eq!(seen(Reading::Virtual, "/shared/a", Access::Read), "/shared/a");
+        assert_eq!(
+            seen(Reading::Absolute, "a", Access::Read),
+            "a is a relative path; give the absolute one, such as /w/proj/a"
+        );
+    }
+
+    #[test]
+    fn a_neighbour_with_the_same_prefix_is_outside() {
+        for path in ["/w/proj-evil/x", "../x", "a/../../x", "/w/proj/../x", "/etc/passwd"] {
+            let text = seen(Reading::Relative, path, Access::Read);
+            assert!(text.contains("outside the workspace"), "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn protected_in_every_spelling() {
+        for path in [".git/config", ".GIT/Config", "./.git//config"] {
+            assert!(seen(Reading::Relative, path, Access::Write).ends_with("is protected"), "{path}");
+        }
+        assert_eq!(seen(Reading::Relative, ".git/config", Access::Read), ".git/config");
+        assert_eq!(seen(Reading::Relative, ".git/config.d", Access::Write), ".git/config.d");
+    }
+
+    #[test]
+    fn a_read_only_root_says_where_to_write() {
+        assert_eq!(
+            seen(Reading::Virtual, "/vault/key", Access::Write),
+            "/vault/key is in a read-only root; write to /shared instead"
+        );
+    }
+
+    #[test]
+    fn globs_cover_what_is_beneath() {
+        assert!(Glob::new("*.pem").matches(Path::new("a/b/KEY.PEM")));
+        assert!(Glob::new("secrets/**").matches(Path::new("secrets/a/b")));
+        assert!(!Glob::new("secrets/**").matches(Path::new("secrets")));
+        assert!(Glob::new(".git/hooks").matches(Path::new(".git/hooks/pre-commit")));
+        assert!(!Glob::new(".git/hooks").matches(Path::new("a/.git/hooks")));
+        assert!(Glob::new("**/.git/hooks").matches(Path::new("a/.git/hooks/x")));
+        assert!(Glob::new("**/.git/hooks").matches(Path::new(".git/hooks")));
+    }
+}

@@ -1,0 +1,527 @@
+//! Where files live and programs run: this machine, a sandbox on it, another machine, or memory.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+
+use crate::{Error, Result, SafePath};
+
+/// Files and programs. Every path is a [`SafePath`], opened beneath its root, links and all.
+///
+/// A host answers with [`Error::File`] for what is wrong with a path, so that every host words it alike.
+#[async_trait]
+pub trait Host: Send + Sync {
+    /// What this host is, in a word or two: `local`, `ssh build-1`.
+    fn name(&self) -> &str;
+
+    /// What a path is, following links.
+    async fn stat(&self, path: &SafePath) -> Result<Stat>;
+
+    /// Some bytes of a regular file. Short only at the file's end; a FIFO or device is refused without blocking.
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk>;
+
+    /// Creates or replaces a file and the folders above it: temporary file, sync, rename. Mode, owner and a symbolic
+    /// link in its place are kept. `expect` is checked under a lock, so that two writers never lose an update.
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written>;
+
+    /// Several changes, all or none: everything is checked and prepared first, and undone when one fails.
+    async fn change(&self, changes: Vec<Change>) -> Result<()>;
+
+    /// Removes a file, a link (not what it points to), or a folder with all that is in it. Says which it was.
+    async fn remove(&self, path: &SafePath) -> Result<Kind>;
+
+    /// The entries of a folder, sorted by name.
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>>;
+
+    /// Finds files by name, beneath a folder. Links are not followed.
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found>;
+
+    /// Searches the contents of a file, or of the files beneath a folder.
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches>;
+
+    /// Starts a program.
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>>;
+
+    /// The walls around programs here.
+    fn level(&self) -> Level {
+        Level::None
+    }
+}
+
+/// What a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, device or socket.
+    Other,
+}
+
+/// What there is to know about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Last change.
+    pub modified: Option<SystemTime>,
+}
+
+/// Which bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub start: u64,
+    /// How many at most.
+    pub len: u64,
+}
+
+impl Span {
+    /// A file from its beginning, up to a limit.
+    #[must_use]
+    pub const fn first(len: u64) -> Self {
+        Self { start: 0, len }
+    }
+}
+
+/// Some bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Bytes of the whole file when it was opened.
+    pub size: u64,
+    /// Tells whether two chunks are of the same file in the same state.
+    pub stamp: Stamp,
+}
+
+/// Tells two states of a file apart, cheaply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(pub [u64; 4]);
+
+/// What a writer believes is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything or nothing.
+    Anything,
+    /// Nothing: fail with [`FileFault::Exists`](crate::FileFault::Exists).
+    Absent,
+    /// Exactly the bytes with this SHA-256: else fail with [`FileFault::Changed`](crate::FileFault::Changed).
+    Content([u8; 32]),
+}
+
+/// How a write went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The file was not there before.
+    pub created: bool,
+}
+
+/// One of several changes.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Create or replace a file.
+    Write {
+        /// Which.
+        path: SafePath,
+        /// Its new content.
+        bytes: Vec<u8>,
+        /// What must be there now.
+        expect: Expect,
+        /// Take the mode of this file instead of the one replaced (a move).
+        like: Option<SafePath>,
+    },
+    /// Remove a file.
+    Remove {
+        /// Which.
+        path: SafePath,
+        /// What must be there now.
+        expect: Expect,
+    },
+}
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name, with control characters and bytes that are not UTF-8 made visible.
+    pub name: String,
+    /// What it is; a link is a link.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Last change.
+    pub modified: Option<SystemTime>,
+    /// Where a link points.
+    pub target: Option<String>,
+}
+
+/// What a walk passes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noise {
+    /// Include what ignore files (`.gitignore`, `.ignore` …) leave out.
+    pub ignored: bool,
+    /// Include hidden files and folders.
+    pub hidden: bool,
+}
+
+/// Finding files by name.
+#[derive(Clone, Debug)]
+pub struct Find {
+    /// Which: a glob over the path beneath the folder where it has a slash (`src/**/*.rs`), over the name otherwise;
+    /// without any of `*?[{` a part of the name. `None` finds all.
+    pub pattern: Option<String>,
+    /// Whether a pattern without a slash must match the whole path beneath the folder (`glob`) and not any name (`find`).
+    pub whole_path: bool,
+    /// Only this kind.
+    pub kind: Option<Kind>,
+    /// What is passed over.
+    pub noise: Noise,
+    /// In which order.
+    pub order: Order,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// An order of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By path.
+    Path,
+    /// The newest first, then by path.
+    Newest,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The files, in the order asked for.
+    pub files: Vec<FoundFile>,
+    /// How many there are in all.
+    pub total: u64,
+    /// How many would also match, were ignored and hidden files included; counted only when nothing was found.
+    pub passed_over: u64,
+    /// The walk ended early (time or number of entries), so that `total` is a lower bound.
+    pub partial: bool,
+}
+
+/// One file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Path beneath the root of the walk's start.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Searching contents, with ripgrep's meaning of each field.
+#[derive(Clone, Debug)]
+pub struct Grep {
+    /// What to look for: a regular expression of the `regex` crate.
+    pub pattern: String,
+    /// Take the pattern literally.
+    pub literal: bool,
+    /// Without regard to case.
+    pub ignore_case: bool,
+    /// A match may span lines, and `.` matches a newline.
+    pub multiline: bool,
+    /// Only files that match one of these globs (`*.rs`, `!*.md`, `{a,b}`).
+    pub globs: Vec<String>,
+    /// Only files of this type, in ripgrep's names (`rust`, `py`).
+    pub file_type: Option<String>,
+    /// What is passed over.
+    pub noise: Noise,
+    /// Lines of context before and after each match.
+    pub context: (usize, usize),
+    /// Collect lines, or only count them by file.
+    pub output: Output,
+    /// Each match by itself instead of its line.
+    pub only_matching: bool,
+    /// How many matching lines at most (files, when only files are asked for); the rest is counted, not kept.
+    pub limit: Option<usize>,
+    /// Leave out this many of them first.
+    pub offset: usize,
+    /// How many bytes of lines to keep at most.
+    pub max_bytes: usize,
+}
+
+/// What a search collects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The matching lines.
+    Lines,
+    /// How many lines match, by file.
+    Counts,
+    /// Which files match.
+    Files,
+}
+
+/// What a search found, files sorted by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matches {
+    /// Files with at least one match that was kept.
+    pub files: Vec<FileHits>,
+    /// How many lines match in all, kept or not (files, when only files are asked for).
+    pub total: u64,
+    /// How many files match in all.
+    pub total_files: u64,
+    /// Not everything was searched (time or number of entries).
+    pub partial: bool,
+    /// Why there is nothing, when there is nothing.
+    pub absence: Absence,
+}
+
+/// The hits of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHits {
+    /// Path beneath the root of the search's start.
+    pub path: PathBuf,
+    /// How many lines match in it.
+    pub count: u64,
+    /// The lines and their context, in order.
+    pub hits: Vec<Hit>,
+    /// The file is binary: it matches, and its lines are not shown. At which byte.
+    pub binary: Option<u64>,
+}
+
+/// One line of a file, or one match of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// A match or its surroundings.
+    pub kind: HitKind,
+    /// Line number, counted from 1.
+    pub line: u64,
+    /// The line, without its end.
+    pub text: Vec<u8>,
+}
+
+/// What a line of a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HitKind {
+    /// It matches.
+    Match,
+    /// It is near one that does.
+    Context,
+    /// A gap between groups of lines; has no text.
+    Gap,
+}
+
+/// Where a pattern would have matched, had more been searched. Filled only when nothing was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absence {
+    /// Lines and files left out by ignore files.
+    pub ignored: (u64, u64),
+    /// Lines and files that are hidden.
+    pub hidden: (u64, u64),
+    /// Binary files that match.
+    pub binary: u64,
+    /// Files too large to be searched.
+    pub large: u64,
+    /// Lines that match without regard to case.
+    pub other_case: u64,
+    /// Files that were searched.
+    pub searched: u64,
+}
+
+/// A program to start.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// A shell command (bash, or sh where there is none; no profile is read). An engine-built command uses `argv`.
+    pub script: Option<String>,
+    /// Program and arguments, where no shell is wanted.
+    pub argv: Vec<String>,
+    /// Where it starts.
+    pub dir: SafePath,
+    /// Every root of the session: what it may read and write.
+    pub roots: Vec<SafePath>,
+    /// What else is in its environment, from the caller; filtered by the host.
+    pub env: Environment,
+    /// What it reads.
+    pub input: Input,
+    /// Whether it may use the network.
+    pub network: Network,
+    /// Give it a terminal of this size.
+    pub terminal: Option<Terminal>,
+}
+
+/// Names and values for a child's environment.
+pub type Environment = Vec<(String, String)>;
+
+/// What a program reads from its standard input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing: it is at its end.
+    #[default]
+    Closed,
+    /// This, and then the end.
+    Bytes(Vec<u8>),
+    /// What is written to it later.
+    Open,
+}
+
+/// Whether a program may use the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// As the host is configured.
+    #[default]
+    Configured,
+    /// Not at all.
+    Off,
+}
+
+/// A terminal's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Lines.
+    pub rows: u16,
+    /// Columns.
+    pub columns: u16,
+}
+
+/// A program that runs. Dropping it kills it with all that it started.
+#[async_trait]
+pub trait Process: Send {
+    /// The next piece of output, or how it ended. After the end: the same end again.
+    async fn next(&mut self) -> Noticed;
+
+    /// Writes to its standard input.
+    async fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Closes its standard input.
+    async fn close(&mut self) -> Result<()>;
+
+    /// Sends a signal to the whole tree of processes.
+    async fn signal(&mut self, signal: Signal) -> Result<()>;
+
+    /// The walls around it.
+    fn level(&self) -> Level;
+}
+
+/// Something that a running program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noticed {
+    /// It wrote to standard output.
+    Stdout(Vec<u8>),
+    /// It wrote to standard error.
+    Stderr(Vec<u8>),
+    /// It ended.
+    Exit(Exit),
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit code, or 128 plus the signal.
+    pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// It left processes behind that held its output open; they were ended.
+    pub left_behind: bool,
+    /// What a wall refused while it ran, in words for the model ("writing /etc/x was refused by the sandbox …").
+    pub denials: Vec<String>,
+}
+
+/// A signal that may be sent to a process: a fixed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+    /// SIGHUP.
+    HangUp,
+    /// SIGQUIT.
+    Quit,
+    /// SIGSTOP.
+    Stop,
+    /// SIGCONT.
+    Continue,
+    /// SIGUSR1.
+    User1,
+    /// SIGUSR2.
+    User2,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Interrupt,
+        Self::Terminate,
+        Self::Kill,
+        Self::HangUp,
+        Self::Quit,
+        Self::Stop,
+        Self::Continue,
+        Self::User1,
+        Self::User2,
+    ];
+
+    /// Its name, such as `SIGTERM`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Kill => "SIGKILL",
+            Self::HangUp => "SIGHUP",
+            Self::Quit => "SIGQUIT",
+            Self::Stop => "SIGSTOP",
+            Self::Continue => "SIGCONT",
+            Self::User1 => "SIGUSR1",
+            Self::User2 => "SIGUSR2",
+        }
+    }
+
+    /// Reads a name, with or without `SIG`, in any case.
+    pub fn named(text: &str) -> Result<Self> {
+        let plain = text.trim().to_ascii_uppercase();
+        let plain = plain.strip_prefix("SIG").unwrap_or(&plain);
+        Self::ALL.into_iter().find(|it| &it.name()[3..] == plain).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|it| it.name()).collect();
+            Error::failed(format!("unknown signal `{text}`; send one of {}", names.join(", ")))
+        })
+    }
+}
+
+/// The walls around a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// L0: none.
+    None,
+    /// The operator says that the machine or container is the sandbox.
+    External,
+    /// L1: Landlock, seccomp and limits, without namespaces.
+    Rules,
+    /// L2: namespaces too, but nested or without a fresh `/proc`.
+    Nested,
+    /// L3: all of it.
+    Full,
+}
+
+impl Level {
+    /// Its short name: `L3`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "L0",
+            Self::External => "external",
+            Self::Rules => "L1",
+            Self::Nested => "L2",
+            Self::Full => "L3",
+        }
+    }
+}
+
+/// How long a program gets to end by itself after SIGTERM.
+pub const GRACE: Duration = Duration::from_millis(500);
