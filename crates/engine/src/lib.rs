@@ -1,1 +1,166 @@
-//! engine.
+//! The one door: every call of every tool goes through [`Engine::run`].
+//!
+//! A call is looked up, its arguments are mended and checked, the gate is asked, the tool runs against the clock, the
+//! answer is scrubbed, bounded and recorded. Whatever happens, a [`Reply`] comes back that the model can act on.
+
+mod batch;
+mod builder;
+mod coerce;
+mod commands;
+mod dialect;
+mod events;
+mod gate;
+mod limits;
+mod lookup;
+mod policy;
+mod prepare;
+pub mod repair;
+mod scrub;
+mod spill;
+mod validate;
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use anyhow::anyhow;
+use futures::FutureExt;
+use helve_contract::{Call, Entry, Error, Reply, Result, Spec};
+use serde_json::Value;
+
+pub use batch::Request;
+pub use builder::{BuildError, Builder};
+pub use dialect::{Dialect, Limit, Limits, Notice, Role, Words};
+pub use events::Events;
+pub use gate::*;
+pub use policy::*;
+pub use scrub::Scrub;
+pub use spill::Spill;
+
+use builder::Slot;
+use lookup::Names;
+use prepare::Ready;
+
+/// A dialect's tools behind one door. Made once, shared behind an `Arc`.
+pub struct Engine {
+    dialect: Dialect,
+    tools: Vec<Slot>,
+    names: Names,
+    gate: Gate,
+    events: Events,
+    spill: Option<Spill>,
+    scrub: Scrub,
+}
+
+/// The arguments of a call: as they came from a model's stream, or already parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Args {
+    /// JSON, or what a model took for it.
+    Text(String),
+    /// A value.
+    Value(Value),
+}
+
+impl From<String> for Args {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Args {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Value> for Args {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl Engine {
+    /// Begins an engine for a dialect.
+    pub fn builder(dialect: Dialect) -> Builder {
+        Builder::new(dialect)
+    }
+
+    /// The dialect it speaks.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// What it writes about its calls; others may write to the same log.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The tools of this session, in the order in which the model sees them.
+    pub fn specs(&self) -> impl Iterator<Item = &Arc<Spec>> {
+        self.tools.iter().map(|slot| &slot.entry.spec)
+    }
+
+    /// The tool of this name or alias, if this session has it.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.names.exact(name).map(|at| &self.tools[at].entry)
+    }
+
+    /// Runs one call, from the model's words to the words for the model.
+    pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
+        let mut ready = self.prepare(name, args.into());
+        let record = self.events.open(&self.scrub, name, &mut ready, &call);
+
+        let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
+        let mut notes = std::mem::take(&mut ready.notes);
+        let mut reply = match self.perform(ready, &call).await {
+            Ok(reply) => reply,
+            Err(error) => self.worded(name, error, &mut notes),
+        };
+        if !notes.is_empty() {
+            reply.notes.splice(0..0, notes);
+        }
+
+        self.scrub.reply(&mut reply);
+        limits::bound(&mut reply, self.dialect.limits.of(tool), &self.dialect.words, self.spill.as_ref());
+        record.close(&self.scrub, &mut reply);
+        reply
+    }
+
+    /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
+    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<Reply> {
+        let (slot, args) = ready.checked()?;
+        let spec = &slot.entry.spec;
+        let work = AssertUnwindSafe(async {
+            self.gate.pass(spec, &args, call).await?;
+            let work = slot.entry.run(args, call.clone());
+            if spec.timeout == Duration::MAX {
+                return work.await;
+            }
+            tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))
+        });
+        tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => Err(Error::Cancelled),
+            done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic))),
+        }
+    }
+
+    /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.
+    fn worded(&self, name: &str, error: Error, notes: &mut Vec<String>) -> Reply {
+        let error = match error {
+            Error::Cancelled => return Reply::failed(self.dialect.words.cancelled),
+            Error::Internal(details) => {
+                notes.push(format!("internal error: {details:#}"));
+                Error::Internal(anyhow!(
+                    "the tool could not do its work, and the arguments are not the reason; try another way, or tell the user"
+                ))
+            }
+            error => error,
+        };
+        (self.dialect.words.error)(name, &error)
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
+    Error::Internal(anyhow!("the tool panicked: {words}"))
+}

@@ -1,0 +1,225 @@
+//! Every setting there is. Reading, checking, `helve config` and docs/settings.md all follow this table.
+
+use serde_json::{Value, json};
+
+/// One setting.
+pub struct Key {
+    /// Its name, with dots: `tools.shell.deny`.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// What holds when nobody says otherwise, as JSON.
+    pub default: &'static str,
+    /// What a trusted project file may do to it.
+    pub project: Project,
+    /// What it does, for people.
+    pub about: &'static str,
+}
+
+/// What a setting holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Words, or nothing.
+    Text,
+    /// Yes or no.
+    Flag,
+    /// A whole number in a range.
+    Number(u64, u64),
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// A list of words.
+    List,
+    /// A folder or file; relative ones start at the file that says so.
+    Path,
+    /// A list of folders.
+    Paths,
+    /// Anything; read and not used.
+    Unused,
+}
+
+/// What a trusted project file may do to a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Project {
+    /// Set it.
+    May,
+    /// Set it, as long as the user's own file does not.
+    IfUnset,
+    /// Add to the list; what others put there stays.
+    Adds,
+    /// Turn it off, not on.
+    TurnsOff,
+    /// Name a folder inside the project.
+    Inside,
+    /// Nothing.
+    Never,
+}
+
+impl Project {
+    /// For the table of settings.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::May => "yes",
+            Self::IfUnset => "unless the user file does",
+            Self::Adds => "adds to the list",
+            Self::TurnsOff => "only `false`",
+            Self::Inside => "a folder inside it",
+            Self::Never => "no",
+        }
+    }
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, project: Project, about: &'static str) -> Key {
+    Key { name, kind, default, project, about }
+}
+
+const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"];
+const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
+const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
+
+use Kind::{Choice, Flag, List, Number, Paths, Text, Unused};
+use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
+
+/// Every setting, in the order in which it is shown.
+#[rustfmt::skip]
+pub const KEYS: &[Key] = &[
+    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer."),
+    key("role", Text, "null", IfUnset, "The role or preset of the dialect that decides which of its tools there are."),
+    key("workspace", Kind::Path, "\".\"", Inside, "The folder that tools work in. `tools.work_dir` is the same setting."),
+    key("roots", Paths, "[]", Never, "Further folders: `DIR` may be read, `DIR:rw` may be changed too."),
+    key("tools.preset", Text, "null", IfUnset, "A preset of the dialect `preset` (`coding`, `readonly`, `web`, `all`, `none`); chooses that dialect unless `dialect` is set."),
+    key("tools.only", List, "[]", IfUnset, "When not empty, only these tools exist; `*` stands for any letters."),
+    key("tools.disable", List, "[]", Adds, "These tools do not exist, whatever else is said."),
+    key("tools.plugins", Unused, "[]", Never, "Programs that bring tools of their own. Read, and not used by this version."),
+    key("tools.shell.enabled", Flag, "true", TurnsOff, "Whether commands may be run at all."),
+    key("tools.shell.allow", List, "[\"*\"]", Never, "Programs that commands may start; `*` at the beginning or end stands for any letters. Added to the built-in list."),
+    key("tools.shell.deny", List, "[]", Adds, "Programs that commands may not start. Beats every allow."),
+    key("tools.shell.replace_defaults", Flag, "false", Never, "Whether `tools.shell.allow` replaces the built-in list instead of adding to it."),
+    key("tools.shell.allow_operators", Flag, "true", TurnsOff, "Whether a command may use `&&`, pipes, redirections and substitutions."),
+    key("tools.shell.command_timeout_secs", Number(1, 86_400), "60", May, "How long a command of the dialect `oxydra` may run."),
+    key("approval.mode", Choice(MODES), "null", Never, "What is asked before a call. Without it the dialect decides; `helve call` and `helve batch` ask nothing, because you called."),
+    key("approval.allow", List, "[]", Never, "Calls that need no question, such as `Bash(npm test:*)` or `Edit(src/**)`."),
+    key("approval.ask", List, "[]", Adds, "Calls that always need one."),
+    key("approval.deny", List, "[]", Adds, "Calls that are refused in every mode."),
+    key("paths.deny_read", List, "[]", Adds, "Paths beneath the roots that tools may neither read nor change, such as `*.pem` or `secrets/**`."),
+    key("paths.deny_write", List, "[]", Adds, "Paths beneath the roots that tools may not change."),
+    key("sandbox.level", Choice(LEVELS), "\"auto\"", Never, "The walls around commands. `auto` takes the highest that works here; `external` says that this machine is the sandbox; `none` has no walls."),
+    key("sandbox.network", Choice(&["off", "on"]), "\"off\"", Never, "Whether commands may use the network."),
+    key("sandbox.writable", Paths, "[]", Never, "Further folders that commands may change."),
+    key("sandbox.readable", Paths, "[]", Never, "Further folders that commands may read."),
+    key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere."),
+    key("scrub.enabled", Flag, "true", Never, "Whether keys and tokens are taken out of replies."),
+    key("scrub.secrets_env", List, "[]", Never, "Names of environment variables whose values are taken out of replies too."),
+    key("spill.keep_hours", Number(1, 8_760), "24", May, "How long the whole text of a shortened reply is kept."),
+    key("state_dir", Kind::Path, "null", Never, "Where Helve keeps its own files. Without it: `$XDG_STATE_HOME/helve`, or `~/.local/state/helve`."),
+];
+
+/// Another name for a key.
+pub const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
+
+impl Key {
+    /// The key of this name, if there is one.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The variable of the environment that sets it.
+    pub fn variable(&self) -> String {
+        variable(self.name)
+    }
+
+    /// Its default.
+    pub fn default(&self) -> Value {
+        serde_json::from_str(self.default).unwrap_or(Value::Null)
+    }
+}
+
+/// The variable of the environment that sets a key of this name.
+pub fn variable(name: &str) -> String {
+    format!("HELVE_{}", name.replace('.', "_").to_uppercase())
+}
+
+impl Kind {
+    /// What is wanted, for people.
+    pub fn words(self) -> String {
+        match self {
+            Self::Text => "text".into(),
+            Self::Flag => "`true` or `false`".into(),
+            Self::Number(least, most) => format!("a number from {least} to {most}"),
+            Self::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            Self::List => "a list of texts".into(),
+            Self::Path => "a path".into(),
+            Self::Paths => "a list of paths".into(),
+            Self::Unused => "anything".into(),
+        }
+    }
+
+    /// A value from a file, checked.
+    pub fn check(self, value: Value) -> Result<Value, String> {
+        let fits = match (&value, self) {
+            (_, Self::Unused) => true,
+            (Value::String(_), Self::Text | Self::Path) => true,
+            (Value::Bool(_), Self::Flag) => true,
+            (Value::Number(number), Self::Number(least, most)) => {
+                number.as_u64().is_some_and(|it| (least..=most).contains(&it))
+            }
+            (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
+            (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
+            _ => false,
+        };
+        if fits { Ok(value) } else { Err(format!("must be {}, not {}", self.words(), short(&value))) }
+    }
+
+    /// A value from the environment or from a flag, read and checked. A list is separated by commas, or is JSON.
+    pub fn parse(self, text: &str) -> Result<Value, String> {
+        let value = match self {
+            Self::Flag => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "on" | "yes" => json!(true),
+                "false" | "0" | "off" | "no" => json!(false),
+                _ => json!(text),
+            },
+            Self::Number(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
+            Self::List | Self::Paths if text.trim_start().starts_with('[') => {
+                serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
+            }
+            Self::List | Self::Paths => {
+                json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
+            }
+            Self::Text | Self::Choice(_) | Self::Path | Self::Unused => json!(text),
+        };
+        self.check(value)
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() > 60 { format!("{}…", text.chars().take(60).collect::<String>()) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_together() {
+        for key in KEYS {
+            let value = key.default();
+            assert!(value.is_null() || key.kind.check(value).is_ok(), "{}", key.name);
+            assert!(key.about.ends_with(['.', ')']), "{}", key.name);
+            let list = matches!(key.kind, Kind::List | Kind::Paths);
+            assert!(key.project != Project::Adds || list, "{}", key.name);
+            assert!(key.project != Project::TurnsOff || key.kind == Kind::Flag, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn says_what_is_wanted() {
+        assert_eq!(
+            Kind::Number(1, 10).parse("many").unwrap_err(),
+            "must be a number from 1 to 10, not \"many\""
+        );
+        assert_eq!(Kind::Choice(&["off", "on"]).check(json!(true)).unwrap_err(), "must be `off`, `on`, not true");
+        assert_eq!(Kind::List.parse("a, b,").unwrap(), json!(["a", "b"]));
+        assert_eq!(Kind::List.parse("[\"Bash(a,b)\"]").unwrap(), json!(["Bash(a,b)"]));
+    }
+}

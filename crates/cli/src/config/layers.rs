@@ -1,0 +1,333 @@
+//! The five places settings come from, the later before the earlier:
+//! defaults, the user's file, the project's file once it is trusted, the environment, flags.
+//!
+//! Lists of refusals add up instead, so no place can take back what another refuses.
+
+use std::{
+    collections::BTreeMap,
+    env, fmt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    keys::{ALIASES, KEYS, Key, Kind, Project, variable},
+    source::{home, project_file, read_limited, settings_in, unknown, user_file},
+    trust::Trust,
+};
+use crate::state;
+
+/// A setting given on the command line.
+pub struct Flag {
+    /// Which setting.
+    pub key: String,
+    /// Its value as it was written.
+    pub text: String,
+    /// The flag as the user knows it.
+    pub shown: &'static str,
+}
+
+/// Where a setting came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// The user's own file.
+    User(PathBuf),
+    /// The project's file, trusted.
+    Project(PathBuf),
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::User(path) | Self::Project(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// How the project's own file stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none.
+    Absent,
+    /// It counts.
+    Trusted(PathBuf),
+    /// It is ignored until the user trusts it.
+    Untrusted(PathBuf),
+    /// It cannot be read, and is ignored.
+    Unreadable(PathBuf, String),
+}
+
+/// A setting in force.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its value.
+    pub value: Value,
+    /// Where it came from; several places where lists added up.
+    pub from: Vec<Origin>,
+}
+
+/// All settings in force.
+pub struct Settings {
+    values: BTreeMap<&'static str, Setting>,
+    /// The folder that tools work in, without symbolic links.
+    pub workspace: PathBuf,
+    /// The same as the user wrote it, absolute.
+    pub workspace_as_given: PathBuf,
+    /// The user's file, and whether it is there.
+    pub user_file: Option<(PathBuf, bool)>,
+    /// How the project's file stands.
+    pub project: Standing,
+    /// What the user should know, a line each.
+    pub remarks: Vec<String>,
+}
+
+type Layer = Vec<(&'static Key, Value, Origin)>;
+
+impl Settings {
+    /// Reads all places. Nothing in the project is run, and nothing of it but its settings file is read.
+    pub fn load(flags: Vec<Flag>) -> Result<Self, String> {
+        let here = env::current_dir().map_err(|error| {
+            format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
+        })?;
+        let mut remarks = Vec::new();
+        let user_file = user_file().map(|path| (path.clone(), path.exists()));
+        let user = match &user_file {
+            Some((path, true)) => from_user_file(path)?,
+            _ => Vec::new(),
+        };
+        let environment = from_environment(&here, &mut remarks)?;
+        let flags = from_flags(&here, flags)?;
+
+        let mine = || user.iter().chain(&environment).chain(&flags);
+        let last = |name: &str| mine().filter(|(key, ..)| key.name == name).last().map(|(_, value, _)| value);
+        let given = last("workspace").and_then(Value::as_str).map_or(here, PathBuf::from);
+        let top = canonical(&given)?;
+        let state = last("state_dir").and_then(Value::as_str).map(PathBuf::from).or_else(state::usual);
+
+        let beside = user_file.as_ref().is_some_and(|(path, _)| path.parent() == Some(&top));
+        let (project, standing) =
+            if beside { (Vec::new(), Standing::Absent) } else { from_project(&top, state.as_deref(), &mut remarks)? };
+
+        let mut values: BTreeMap<_, _> = KEYS
+            .iter()
+            .map(|key| (key.name, Setting { value: key.default(), from: vec![Origin::Default] }))
+            .collect();
+        lay(&mut values, user);
+        lay(&mut values, allowed(project, &values, &top, &mut remarks));
+        lay(&mut values, environment);
+        lay(&mut values, flags);
+
+        let project_chose = matches!(values["workspace"].from.last(), Some(Origin::Project(_)));
+        let given = match values["workspace"].value.as_str() {
+            Some(path) if project_chose => PathBuf::from(path),
+            _ => given,
+        };
+        let workspace = canonical(&given)?;
+        values.entry("workspace").and_modify(|it| it.value = Value::from(workspace.to_string_lossy()));
+        if values["tools.plugins"].from != [Origin::Default] {
+            remarks.push("`tools.plugins` is read but not used: this version has no plugins".to_owned());
+        }
+        Ok(Self { values, workspace, workspace_as_given: given, user_file, project: standing, remarks })
+    }
+
+    /// All settings, in the order of the table.
+    pub fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
+        KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
+    }
+
+    /// A text, if there is one.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.values.get(key)?.value.as_str()
+    }
+
+    /// Whether a flag is set.
+    pub fn flag(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(|it| it.value == true)
+    }
+
+    /// A number.
+    pub fn number(&self, key: &str) -> u64 {
+        self.values.get(key).and_then(|it| it.value.as_u64()).unwrap_or_default()
+    }
+
+    /// A list.
+    pub fn list(&self, key: &str) -> Vec<String> {
+        let items = self.values.get(key).and_then(|it| it.value.as_array()).into_iter().flatten();
+        items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Whether somebody said something about it.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
+    }
+
+    /// The name of the dialect: as set, or the one that a preset belongs to.
+    pub fn dialect(&self) -> &str {
+        match self.text("dialect") {
+            _ if !self.is_set("dialect") && self.text("tools.preset").is_some() => "preset",
+            name => name.unwrap_or("claude"),
+        }
+    }
+
+    /// The role in a dialect: as set, or the preset.
+    pub fn role(&self, dialect: &str) -> Option<&str> {
+        let preset = || self.text("tools.preset").filter(|_| dialect == "preset");
+        match self.values.get("role") {
+            // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
+            Some(Setting { value: Value::String(role), from })
+                if dialect == self.dialect() || matches!(from.last(), Some(Origin::Flag(_))) =>
+            {
+                Some(role)
+            }
+            _ => preset(),
+        }
+    }
+}
+
+fn from_user_file(path: &Path) -> Result<Layer, String> {
+    let told = |why: String| format!("{}: {why}", path.display());
+    let bytes = read_limited(path).map_err(|error| told(error.to_string()))?;
+    let base = path.parent().unwrap_or(Path::new("/"));
+    let origin = Origin::User(path.to_owned());
+    let found = settings_in(path, &bytes).map_err(told)?;
+    Ok(found.into_iter().map(|(key, value)| (key, rooted(key, value, base), origin.clone())).collect())
+}
+
+fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> Result<(Layer, Standing), String> {
+    let Some(path) = project_file(top) else {
+        return Ok((Vec::new(), Standing::Absent));
+    };
+    let bytes = match read_limited(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            remarks.push(format!("{} is ignored: {error}", path.display()));
+            return Ok((Vec::new(), Standing::Unreadable(path, error.to_string())));
+        }
+    };
+    if !state.is_some_and(|state| Trust::new(state).holds(&path, &bytes)) {
+        remarks.push(format!(
+            "{} is ignored until you trust it; read it, then run `helve config trust`",
+            path.display()
+        ));
+        return Ok((Vec::new(), Standing::Untrusted(path)));
+    }
+    let found = settings_in(&path, &bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    let origin = Origin::Project(path.clone());
+    let layer = found.into_iter().map(|(key, value)| (key, rooted(key, value, top), origin.clone())).collect();
+    Ok((layer, Standing::Trusted(path)))
+}
+
+fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, String> {
+    let mut layer = Vec::new();
+    let names = ALIASES.iter().map(|(alias, _)| *alias).chain(KEYS.iter().map(|key| key.name));
+    let known: Vec<_> = names.filter_map(|name| Some((variable(name), Key::named(name)?))).collect();
+    for (name, key) in &known {
+        let Some(text) = env::var_os(name).filter(|it| !it.is_empty()) else { continue };
+        let text = text.to_str().ok_or_else(|| format!("{name} is not UTF-8"))?;
+        let value = key.kind.parse(text).map_err(|why| format!("{name} {why}"))?;
+        layer.push((*key, rooted(key, value, here), Origin::Variable(name.clone())));
+    }
+    for (name, _) in env::vars_os() {
+        let Some(name) = name.to_str().filter(|it| it.starts_with("HELVE_")) else { continue };
+        if !known.iter().any(|(known, _)| known == name) {
+            let near = helve_contract::nearest(name, known.iter().map(|(known, _)| known.as_str()));
+            let near = near.first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
+            remarks.push(format!("the variable {name} is no setting{near}"));
+        }
+    }
+    Ok(layer)
+}
+
+fn from_flags(here: &Path, flags: Vec<Flag>) -> Result<Layer, String> {
+    let mut layer = Vec::new();
+    for Flag { key, text, shown } in flags {
+        let key = Key::named(&key).ok_or_else(|| format!("{shown}: {}", unknown(&key)))?;
+        let value = key.kind.parse(&text).map_err(|why| match shown {
+            "--set" => format!("--set {} {why}", key.name),
+            _ => format!("{shown} {why}"),
+        })?;
+        layer.push((key, rooted(key, value, here), Origin::Flag(shown)));
+    }
+    Ok(layer)
+}
+
+/// Puts a layer over what is there.
+fn lay(values: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
+    for (key, value, origin) in layer {
+        match (values.get_mut(key.name), value) {
+            (Some(Setting { value: Value::Array(there), from }), Value::Array(more)) if key.project == Project::Adds => {
+                if *from == [Origin::Default] {
+                    from.clear();
+                }
+                from.push(origin);
+                for item in more {
+                    if !there.contains(&item) {
+                        there.push(item);
+                    }
+                }
+            }
+            (_, value) => _ = values.insert(key.name, Setting { value, from: vec![origin] }),
+        }
+    }
+}
+
+/// What of a trusted project's settings counts; the rest is told.
+fn allowed(
+    layer: Layer,
+    values: &BTreeMap<&'static str, Setting>,
+    top: &Path,
+    remarks: &mut Vec<String>,
+) -> Layer {
+    let refusal = |key: &Key, value: &Value| match key.project {
+        Project::May | Project::Adds => None,
+        Project::IfUnset if values[key.name].from == [Origin::Default] => None,
+        Project::IfUnset => Some("your own settings file sets it"),
+        Project::TurnsOff if *value == false || values[key.name].value == true => None,
+        Project::TurnsOff => Some("a project may turn it off, not on"),
+        Project::Inside if value.as_str().and_then(|it| canonical(Path::new(it)).ok()).is_some_and(|it| it.starts_with(top)) => None,
+        Project::Inside => Some("it must name a folder inside the project"),
+        Project::Never => Some("a project file may not set it"),
+    };
+    layer
+        .into_iter()
+        .filter(|(key, value, origin)| match refusal(key, value) {
+            None => true,
+            Some(why) => {
+                remarks.push(format!("`{}` in {origin} is ignored: {why}", key.name));
+                false
+            }
+        })
+        .collect()
+}
+
+/// Relative paths start at the place that names them; `~/` is the user's home.
+fn rooted(key: &Key, value: Value, base: &Path) -> Value {
+    let join = |text: &str| {
+        let path = match (text.strip_prefix("~/"), home()) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.join(text),
+        };
+        Value::from(path.to_string_lossy())
+    };
+    match (key.kind, value) {
+        (Kind::Path, Value::String(text)) => join(&text),
+        (Kind::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
+        (_, value) => value,
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, String> {
+    let next = "name a folder that exists with --workspace";
+    let real = path.canonicalize().map_err(|error| format!("the workspace {}: {error}; {next}", path.display()))?;
+    if real.is_dir() { Ok(real) } else { Err(format!("the workspace {} is not a folder; {next}", path.display())) }
+}

@@ -1,0 +1,99 @@
+//! Which project files the user has read and accepted: by path and by content, so that a change asks again.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use super::source::read_limited;
+
+/// The list of trusted files, in the state folder, readable by its owner alone.
+pub struct Trust {
+    file: PathBuf,
+}
+
+impl Trust {
+    /// The list in this state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { file: state.join("trust.json") }
+    }
+
+    /// Whether this file with this content was accepted.
+    pub fn holds(&self, path: &Path, content: &[u8]) -> bool {
+        path.to_str().and_then(|path| self.list().remove(path)).is_some_and(|hash| hash == digest(content))
+    }
+
+    /// Accepts a file with this content.
+    pub fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut list = self.list();
+        list.insert(text(path)?.to_owned(), digest(content));
+        self.save(&list)
+    }
+
+    /// Forgets a file. Says whether it was there.
+    pub fn remove(&self, path: &Path) -> io::Result<bool> {
+        let mut list = self.list();
+        let known = list.remove(text(path)?).is_some();
+        if known {
+            self.save(&list)?;
+        }
+        Ok(known)
+    }
+
+    /// The list as it stands; one that others could have written counts as empty.
+    fn list(&self) -> BTreeMap<String, String> {
+        let mine = self.file.symlink_metadata().is_ok_and(|it| {
+            it.is_file() && it.uid() == rustix::process::geteuid().as_raw() && it.mode() & 0o022 == 0
+        });
+        if !mine {
+            return BTreeMap::new();
+        }
+        read_limited(&self.file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    /// Writes the list beside the old one and puts it in its place.
+    fn save(&self, list: &BTreeMap<String, String>) -> io::Result<()> {
+        let fresh = self.file.with_extension(format!("{}.new", std::process::id()));
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let written = serde_json::to_vec_pretty(list)
+            .map_err(io::Error::from)
+            .and_then(|bytes| out.write_all(&bytes))
+            .and_then(|()| out.sync_all())
+            .and_then(|()| fs::rename(&fresh, &self.file));
+        if written.is_err() {
+            _ = fs::remove_file(&fresh);
+        }
+        written
+    }
+}
+
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its path is not UTF-8; rename the folder"))
+}
+
+fn digest(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_ends_when_the_content_changes() {
+        let state = crate::state::tests::folder("trust");
+        let trust = Trust::new(&state);
+        let file = Path::new("/p/helve.toml");
+        assert!(!trust.holds(file, b"a"));
+        trust.add(file, b"a").unwrap();
+        assert!(trust.holds(file, b"a") && !trust.holds(file, b"b") && !trust.holds(Path::new("/q/helve.toml"), b"a"));
+        assert_eq!(state.join("trust.json").metadata().unwrap().mode() & 0o777, 0o600);
+        assert!(trust.remove(file).unwrap() && !trust.remove(file).unwrap());
+        fs::remove_dir_all(state).unwrap();
+    }
+}

@@ -1,0 +1,165 @@
+//! What goes to the terminal: lines that survive a closed pipe, text that cannot harm, colours where they are wanted.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{self, ErrorKind, IsTerminal, Write},
+    process,
+};
+
+/// A line on standard output. A reader that went away ends the program quietly.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => { $crate::print::line(format_args!($($text)*)) };
+}
+
+/// A line on standard error. If nobody can read it, nothing happens.
+#[macro_export]
+macro_rules! remark {
+    ($($text:tt)*) => { $crate::print::aside(format_args!($($text)*)) };
+}
+
+/// Writes a line to standard output.
+pub fn line(text: fmt::Arguments<'_>) {
+    let mut whole = text.to_string();
+    whole.push('\n');
+    bytes(whole.as_bytes());
+}
+
+/// Writes bytes to standard output, and sends them off.
+pub fn bytes(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+        match error.kind() {
+            ErrorKind::BrokenPipe => process::exit(0),
+            _ => {
+                aside(format_args!("error: cannot write to standard output: {error}"));
+                process::exit(1);
+            }
+        }
+    }
+}
+
+/// Writes a line to standard error.
+pub fn aside(text: fmt::Arguments<'_>) {
+    let mut whole = harmless(&text.to_string()).into_owned();
+    whole.push('\n');
+    _ = io::stderr().lock().write_all(whole.as_bytes());
+}
+
+/// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
+pub fn from_tool(text: &str) {
+    let shown = if io::stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+    bytes(shown.as_bytes());
+    if !shown.is_empty() && !shown.ends_with('\n') {
+        bytes(b"\n");
+    }
+}
+
+/// The text with everything made visible that a terminal would obey and a reader would not see: escape sequences,
+/// control characters, changes of direction, invisible tags.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_sneaky) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(it) = chars.next() {
+        match it {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\r' => shown.push_str("\\r"),
+            it if is_sneaky(it) && (it as u32) < 0x80 => shown.push_str(&format!("\\x{:02x}", it as u32)),
+            it if is_sneaky(it) => shown.extend(it.escape_unicode()),
+            it => shown.push(it),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn is_sneaky(it: char) -> bool {
+    match it {
+        '\n' | '\t' => false,
+        '\u{ad}' | '\u{61c}' | '\u{feff}' => true,
+        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{e0000}'..='\u{e007f}' => true,
+        it => it.is_control(),
+    }
+}
+
+/// How a word stands out, where standing out is possible.
+#[derive(Clone, Copy)]
+pub enum Ink {
+    /// A heading.
+    Bold,
+    /// Of less weight.
+    Dim,
+    /// Good.
+    Green,
+    /// Middling.
+    Yellow,
+    /// Bad.
+    Red,
+}
+
+/// The text in an ink, on a terminal that wants colours.
+pub fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
+    if !wants_colour() {
+        return Cow::Borrowed(text);
+    }
+    let code = match ink {
+        Ink::Bold => "1",
+        Ink::Dim => "2",
+        Ink::Green => "32",
+        Ink::Yellow => "33",
+        Ink::Red => "31",
+    };
+    Cow::Owned(format!("\x1b[{code}m{text}\x1b[0m"))
+}
+
+fn wants_colour() -> bool {
+    let unset = |name| std::env::var_os(name).is_none_or(|it| it.is_empty());
+    io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+}
+
+/// The first sentence of a text, on one line.
+pub fn first_sentence(text: &str) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match flat.find(". ") {
+        Some(end) => flat.split_at(end + 1).0.to_owned(),
+        None => flat,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_sees_what_it_would_have_obeyed() {
+        let seen = [
+            "plain \u{e9}\ttext\n",
+            "\x1b]52;c;aGk=\x07",
+            "\x1b[2Jgone",
+            "\u{9b}6n",
+            "abc\rxyz\r\n",
+            "a\u{202e}b\u{e0001}",
+        ]
+        .map(|text| harmless(text).into_owned());
+        assert_eq!(
+            seen,
+            [
+                "plain \u{e9}\ttext\n",
+                "\\x1b]52;c;aGk=\\x07",
+                "\\x1b[2Jgone",
+                "\\u{9b}6n",
+                "abc\\rxyz\n",
+                "a\\u{202e}b\\u{e0001}",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_shows_one_sentence() {
+        assert_eq!(first_sentence("Reads a file.\nIt is 1.5 MB at most. More."), "Reads a file.");
+    }
+}

@@ -1,0 +1,91 @@
+//! The state folder: the record of calls, shortened replies in full, trust. Its owner's alone.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::config::{Settings, xdg};
+
+/// Where the state folder is when nothing else is configured.
+pub fn usual() -> Option<PathBuf> {
+    Some(xdg("XDG_STATE_HOME", ".local/state")?.join("helve"))
+}
+
+/// Where the state folder is, by the settings.
+pub fn place(settings: &Settings) -> Option<PathBuf> {
+    settings.text("state_dir").map(PathBuf::from).or_else(usual)
+}
+
+/// Makes the state folder. Where that is impossible, a private one for the time being, and a line that says so.
+pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
+    let why = match place(settings) {
+        Some(folder) => match private(&folder) {
+            Ok(()) => return Ok((folder.canonicalize()?, None)),
+            // A folder that somebody chose is used or it is an error; a usual one can be done without.
+            Err(error) if settings.is_set("state_dir") => {
+                return Err(io::Error::new(error.kind(), format!("state_dir {}: {error}", folder.display())));
+            }
+            Err(error) => format!("{}: {error}", folder.display()),
+        },
+        None => "HOME is not set".to_owned(),
+    };
+    let folder = std::env::temp_dir().join(format!("helve-{}", rustix::process::geteuid().as_raw()));
+    private(&folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("no state folder: {why}; {}: {error}", folder.display())))?;
+    let remark = format!("no usual state folder ({why}); using {}. Set HELVE_STATE_DIR to choose one", folder.display());
+    Ok((folder.canonicalize()?, Some(remark)))
+}
+
+/// Makes a folder, with all above it, that only its owner can enter; refuses one that is somebody else's.
+pub fn private(folder: &Path) -> io::Result<()> {
+    if folder.symlink_metadata().is_err() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let there = folder.symlink_metadata()?;
+    if there.is_symlink() || !there.is_dir() {
+        return Err(io::Error::new(ErrorKind::NotADirectory, "is not a folder"));
+    }
+    if there.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "belongs to another user"));
+    }
+    if there.mode() & 0o077 != 0 {
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Some letters and digits that nobody can guess.
+pub fn random_id() -> io::Result<String> {
+    let mut bytes = [0_u8; 8];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A fresh private folder for a test.
+    pub fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("helve-test-{name}-{}", random_id().unwrap()));
+        private(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_folder_is_closed_to_others() {
+        let top = folder("state");
+        let open = top.join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        private(&open).unwrap();
+        assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
+        let link = top.join("link");
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        assert_eq!(private(&link).unwrap_err().to_string(), "is not a folder");
+        fs::remove_dir_all(top).unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! `solo` (000): twenty plain tools of a single agent. Paths start at the workspace, errors are flagged, nothing asks.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+
+use helve_contract::{Error, Keep, Reading, Reply, Result};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
+use helve_tools::{fs, shell};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::words;
+
+/// The dialect.
+pub fn solo() -> Dialect {
+    Dialect {
+        name: "solo",
+        about: "twenty plain tools of a single agent",
+        tools: table! {
+            // The model calls  with            and we run           answering
+            "read"              Read         => fs::Read,            read;
+            "write"             Write        => fs::Write,           written;
+            "edit"              Edit         => fs::Edit,            edited;
+            "apply_patch"       ApplyPatch   => fs::ApplyPatch,      patched;
+            "grep"              Grep         => fs::Grep,            matches;
+            "glob"              Glob         => fs::Glob,            found;
+            "ls"                Ls           => fs::List,            listed;
+            "exec"              Exec         => shell::Run,          shell::RunOut::status_first;
+            "process"           Process      => shell::Process,      process;
+        },
+        roles: &[
+            Role { name: "main", tools: &["*"] },
+            Role { name: "sub", tools: &["read", "grep", "glob", "ls", "memory_search", "memory_get"] },
+        ],
+        default_role: Some("main"),
+        reading: Reading::Relative,
+        limits: Limits {
+            general: Limit { bytes: 51_200, lines: usize::MAX },
+            by_tool: &[
+                ("read", Limit { bytes: 524_288, lines: usize::MAX }),
+                ("exec", Limit { bytes: 100_000, lines: usize::MAX }),
+                ("process", Limit { bytes: 10_000, lines: usize::MAX }),
+            ],
+        },
+        words: Words { error, notice, cancelled: "Cancelled" },
+        mode: Mode::Open,
+    }
+}
+
+fn error(tool: &str, error: &Error) -> Reply {
+    match error {
+        Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
+        error => words::plain(tool, error),
+    }
+}
+
+fn notice(notice: &Notice) -> String {
+    let whole = format!("{} of {} bytes", notice.kept.0, notice.cut.bytes);
+    match &notice.file {
+        Some(file) => format!("[output truncated: {whole} shown; the whole is in {}]", file.display()),
+        None => format!("[output truncated: {whole} shown]"),
+    }
+}
+
+/// Reads a file; lines come numbered. A long file comes in pages that say how to go on.
+#[derive(Deserialize, JsonSchema)]
+struct Read {
+    path: String,
+    /// Lines to skip (0-based start)
+    offset: Option<usize>,
+    /// Most lines to return
+    limit: Option<usize>,
+}
+
+/// Creates or replaces a file. Missing folders are made.
+#[derive(Deserialize, JsonSchema)]
+struct Write {
+    path: String,
+    content: String,
+}
+
+/// Replaces a piece of text that occurs exactly once in a file. A miss shows the nearest lines.
+#[derive(Deserialize, JsonSchema)]
+struct Edit {
+    path: String,
+    old_text: String,
+    new_text: String,
+}
+
+/// Changes several files at once, all or nothing. Between `*** Begin Patch` and `*** End Patch`: `*** Add File: p`, `*** Update File: p` (then optionally `*** Move to: q`), `*** Delete File: p`; hunks start with `@@`, lines with ' ', '-' or '+'.
+#[derive(Deserialize, JsonSchema)]
+struct ApplyPatch {
+    patch: String,
+}
+
+/// Searches file contents. Returns `path:line:text`; .gitignore holds.
+#[derive(Deserialize, JsonSchema)]
+struct Grep {
+    /// Regex
+    pattern: String,
+    path: Option<String>,
+    /// Only files like "*.go"
+    include: Option<String>,
+}
+
+/// Finds files by path pattern, such as "**/*.go".
+#[derive(Deserialize, JsonSchema)]
+struct Glob {
+    pattern: String,
+    path: Option<String>,
+}
+
+/// Lists a folder with kinds and sizes.
+#[derive(Deserialize, JsonSchema)]
+struct Ls {
+    path: String,
+}
+
+/// Runs a shell command in a sandbox. Returns the exit code and the output.
+#[derive(Deserialize, JsonSchema)]
+struct Exec {
+    command: String,
+    workdir: Option<String>,
+    env: Option<BTreeMap<String, String>>,
+    /// Return at once with a process id for `process`
+    background: Option<bool>,
+    /// Seconds (1800, at least 10)
+    timeout: Option<u64>,
+}
+
+/// Watches a background process: its status, its output (poll), input to it, a signal.
+#[derive(Deserialize, JsonSchema)]
+struct Process {
+    action: shell::Action,
+    process_id: String,
+    input: Option<String>,
+    /// SIGTERM, SIGINT, SIGKILL …
+    signal: Option<String>,
+}
+
+impl From<Exec> for shell::Run {
+    fn from(Exec { command, workdir, env, background, timeout }: Exec) -> Self {
+        Self {
+            script: command,
+            dir: workdir,
+            env: env.unwrap_or_default(),
+            // A background process may be written to later; below the least timeout the least is taken.
+            stdin: if background == Some(true) { shell::Stdin::Open } else { shell::Stdin::Closed },
+            timeout: Some(Duration::from_secs(timeout.unwrap_or(1800).max(10))),
+            background: background.unwrap_or_default(),
+            keep: Keep::Head,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Process> for shell::Process {
+    fn from(Process { action, process_id, input, signal }: Process) -> Self {
+        Self { id: process_id, action, input, signal }
+    }
+}

@@ -1,0 +1,59 @@
+//! Words that several dialects share.
+
+use helve_contract::{Error, Problem, Reply};
+
+/// The error in its own words.
+pub(crate) fn plain(_: &str, error: &Error) -> Reply {
+    Reply::failed(told(error))
+}
+
+/// What a model is told of an error. What only the operator can mend is not explained to it.
+pub(crate) fn told(error: &Error) -> String {
+    match error {
+        Error::Internal(_) => "internal error: the tool failed in a way that other arguments will not mend".into(),
+        Error::UnknownTool(text) => format!("unknown tool {text}"),
+        error => error.to_string(),
+    }
+}
+
+/// Every problem with the arguments, each worded by `one`.
+pub(crate) fn problems(problems: &[Problem], one: fn(&Problem) -> String) -> String {
+    problems.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// A number with its thousands apart: `142,857`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size as people say it: `50KB`, `1.5MB`.
+pub(crate) fn size(bytes: usize) -> String {
+    let tenths = |unit: usize| {
+        let tenths = bytes * 10 / unit;
+        if tenths % 10 == 0 { format!("{}", tenths / 10) } else { format!("{}.{}", tenths / 10, tenths % 10) }
+    };
+    match bytes {
+        0..1024 => format!("{bytes}B"),
+        1024..1_048_576 => format!("{}KB", tenths(1024)),
+        _ => format!("{}MB", tenths(1_048_576)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_for_people() {
+        assert_eq!([7, 142_857, 1_000_000].map(thousands), ["7", "142,857", "1,000,000"]);
+        assert_eq!([999, 51_200, 1_572_864].map(size), ["999B", "50KB", "1.5MB"]);
+    }
+}

@@ -1,0 +1,261 @@
+//! Putting an engine together: which tools, which gate, where things are written.
+
+use helve_contract::Entry;
+use serde_json::{Value, json};
+
+use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, lookup::Names, validate::Schema};
+
+/// A tool of an engine, with what is worked out once.
+pub(crate) struct Slot {
+    pub(crate) entry: Entry,
+    pub(crate) schema: Schema,
+}
+
+/// An engine in the making.
+pub struct Builder {
+    dialect: Dialect,
+    role: Option<String>,
+    only: Option<Vec<String>>,
+    without: Vec<String>,
+    added: Vec<Added>,
+    gate: Option<Gate>,
+    events: Events,
+    spill: Option<Spill>,
+    scrub: Scrub,
+}
+
+struct Added {
+    entry: Entry,
+    replaces: bool,
+}
+
+/// Why an engine could not be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The dialect has no such role.
+    #[error("the dialect {dialect} has no role `{role}`; {}", roles(.known))]
+    UnknownRole {
+        /// The dialect.
+        dialect: &'static str,
+        /// The role asked for.
+        role: String,
+        /// The roles there are.
+        known: Vec<&'static str>,
+    },
+    /// A name that is no name.
+    #[error("`{0}` cannot be a tool's name: 1 to 64 letters, digits and underscores are allowed")]
+    BadName(String),
+    /// A name that is taken.
+    #[error("there are two tools called `{0}`; rename one, or ask for it to be replaced")]
+    Duplicate(String),
+    /// A tool to be replaced that is not there.
+    #[error("there is no tool `{0}` to replace")]
+    NothingToReplace(String),
+    /// A schema that does not compile.
+    #[error("the schema of `{tool}` does not compile: {why}")]
+    BadSchema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with its schema.
+        why: String,
+    },
+}
+
+fn roles(known: &[&str]) -> String {
+    if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) }
+}
+
+impl Builder {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            role: None,
+            only: None,
+            without: Vec::new(),
+            added: Vec::new(),
+            gate: None,
+            events: Events::none(),
+            spill: None,
+            scrub: Scrub::standard(),
+        }
+    }
+
+    /// Only the tools of a role of the dialect.
+    pub fn role(mut self, name: &str) -> Self {
+        self.role = Some(name.to_owned());
+        self
+    }
+
+    /// Only these tools, by name or alias; `*` stands for any letters. Said twice, both must name it.
+    pub fn only(mut self, names: Vec<String>) -> Self {
+        match &mut self.only {
+            None => self.only = Some(names),
+            Some(before) => before.retain(|old| names.iter().any(|new| new == old || glob(new, old))),
+        }
+        self
+    }
+
+    /// None of these tools, by name or alias; `*` stands for any letters. Beats everything else.
+    pub fn without(mut self, names: Vec<String>) -> Self {
+        self.without.extend(names);
+        self
+    }
+
+    /// One more tool. It is there in every role.
+    pub fn tool(mut self, entry: Entry) -> Self {
+        self.added.push(Added { entry, replaces: false });
+        self
+    }
+
+    /// This tool in place of the one of the same name.
+    pub fn replace(mut self, entry: Entry) -> Self {
+        self.added.push(Added { entry, replaces: true });
+        self
+    }
+
+    /// What is asked before a call. Without it, what the dialect's mode says.
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// Where calls are recorded.
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Where the whole of a text goes that does not fit into a reply.
+    pub fn spill(mut self, spill: Spill) -> Self {
+        self.spill = Some(spill);
+        self
+    }
+
+    /// What is taken for a secret.
+    pub fn scrub(mut self, scrub: Scrub) -> Self {
+        self.scrub = scrub;
+        self
+    }
+
+    /// The engine, or what is wrong with the wishes.
+    pub fn build(mut self) -> Result<Engine, BuildError> {
+        let role = self.chosen_role()?;
+        let mut slots: Vec<(Slot, bool)> = std::mem::take(&mut self.dialect.tools)
+            .into_iter()
+            .map(|entry| (Slot { schema: Schema::later(), entry }, false))
+            .collect();
+        for added in std::mem::take(&mut self.added) {
+            place(&mut slots, added)?;
+        }
+        self.dialect.tools = slots.iter().map(|(slot, _)| slot.entry.clone()).collect();
+        let all = Names::new(self.dialect.tools.iter().map(|entry| &*entry.spec))?;
+
+        let tools: Vec<Slot> = slots
+            .into_iter()
+            .filter(|(slot, own)| self.wanted(&slot.entry, *own, role.as_ref()))
+            .map(|(slot, _)| slot)
+            .collect();
+        let names = Names::new(tools.iter().map(|slot| &*slot.entry.spec))?.among(all);
+        Ok(Engine {
+            gate: self.gate.unwrap_or_else(|| Gate::new(self.dialect.mode)),
+            dialect: self.dialect,
+            tools,
+            names,
+            events: self.events,
+            spill: self.spill,
+            scrub: self.scrub,
+        })
+    }
+
+    fn chosen_role(&self) -> Result<Option<Role>, BuildError> {
+        let Some(name) = self.role.as_deref().or(self.dialect.default_role) else { return Ok(None) };
+        let role = self.dialect.roles.iter().find(|role| role.name == name);
+        role.copied().map(Some).ok_or_else(|| BuildError::UnknownRole {
+            dialect: self.dialect.name,
+            role: name.to_owned(),
+            known: self.dialect.roles.iter().map(|role| role.name).collect(),
+        })
+    }
+
+    fn wanted(&self, entry: &Entry, own: bool, role: Option<&Role>) -> bool {
+        let named = |patterns: &[String]| patterns.iter().any(|pattern| names(pattern, entry));
+        let in_role = own || role.is_none_or(|role| role.tools.iter().any(|pattern| names(pattern, entry)));
+        in_role && self.only.as_deref().is_none_or(named) && !named(&self.without)
+    }
+}
+
+/// Puts a tool from outside into the table: at the end, or where the one was that it replaces.
+fn place(slots: &mut Vec<(Slot, bool)>, added: Added) -> Result<(), BuildError> {
+    let entry = added.entry.with(|spec| rooted(&mut spec.schema));
+    let schema = Schema::now(&entry.spec.schema)
+        .map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
+    let slot = Slot { schema, entry };
+    if !added.replaces {
+        slots.push((slot, true));
+        return Ok(());
+    }
+    let old = slots.iter_mut().find(|(old, _)| old.entry.spec.name == slot.entry.spec.name);
+    let old = old.ok_or_else(|| BuildError::NothingToReplace(slot.entry.spec.name.clone()))?;
+    old.0 = slot;
+    Ok(())
+}
+
+/// Providers want an object at the root of a schema; tools from outside do not always say so.
+fn rooted(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.entry("type").or_insert_with(|| "object".into());
+            map.entry("properties").or_insert_with(|| json!({}));
+        }
+        _ => *schema = json!({ "type": "object", "properties": {} }),
+    }
+}
+
+/// Whether a pattern names a tool, by its name or an alias.
+fn names(pattern: &str, entry: &Entry) -> bool {
+    let spec = &entry.spec;
+    std::iter::once(&spec.name).chain(&spec.aliases).any(|name| glob(pattern, name))
+}
+
+/// `*` stands for any letters, without regard to case.
+fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_letters() {
+        let seen = [("mem*", "memory_get"), ("*", "x"), ("a*c*e", "abcde"), ("a*c", "abcd"), ("Read", "read")]
+            .map(|(pattern, name)| glob(pattern, name));
+        assert_eq!(seen, [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn every_schema_becomes_an_object() {
+        let mut seen = [json!({ "properties": { "a": {} } }), json!(true), json!({ "type": "object" })];
+        seen.iter_mut().for_each(rooted);
+        assert_eq!(
+            seen,
+            [
+                json!({ "properties": { "a": {} }, "type": "object" }),
+                json!({ "type": "object", "properties": {} }),
+                json!({ "type": "object", "properties": {} }),
+            ]
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! Command lines: what they run, as far as it can be seen, and whether they only look.
+//!
+//! This decides whether to ask. The sandbox is on either way.
+
+mod judge;
+mod lex;
+mod names;
+mod parse;
+mod peel;
+mod shown;
+
+pub use names::NameList;
+pub(crate) use {
+    judge::only_looks,
+    lex::{literal, quote},
+    parse::{Layer, Reading, Simple, Word, read, single},
+    shown::{show_command, visible},
+};
+pub(crate) use lex::commands as plain_words;

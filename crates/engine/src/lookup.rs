@@ -1,0 +1,180 @@
+//! From the name that a model wrote to the tool it meant.
+
+use std::collections::HashMap;
+
+use helve_contract::{Effects, Error, Spec, nearest};
+
+use crate::{BuildError, Engine, builder::Slot};
+
+/// The names of a session's tools.
+pub(crate) struct Names {
+    /// Names and aliases as they are written.
+    written: HashMap<String, usize>,
+    /// The same without case, `-` and `_`; `None` where two tools would be meant.
+    folded: HashMap<String, Option<usize>>,
+    /// What the dialect has and this session has not.
+    elsewhere: Vec<String>,
+}
+
+impl Names {
+    /// The names of these tools. Two of the same name are an error.
+    pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a Spec>) -> Result<Self, BuildError> {
+        let mut names = Self { written: HashMap::new(), folded: HashMap::new(), elsewhere: Vec::new() };
+        for (at, spec) in specs.enumerate() {
+            for name in std::iter::once(&spec.name).chain(&spec.aliases) {
+                if !is_name(name) {
+                    return Err(BuildError::BadName(name.clone()));
+                }
+                if names.written.insert(name.clone(), at).is_some() {
+                    return Err(BuildError::Duplicate(name.clone()));
+                }
+                names.folded.entry(fold(name)).and_modify(|old| *old = old.filter(|old| *old == at)).or_insert(Some(at));
+            }
+        }
+        Ok(names)
+    }
+
+    /// These names, knowing which others the dialect has.
+    pub(crate) fn among(mut self, all: Self) -> Self {
+        self.elsewhere = all.written.into_keys().filter(|name| !self.written.contains_key(name)).collect();
+        self.elsewhere.sort();
+        self
+    }
+
+    /// A name as it is written.
+    pub(crate) fn exact(&self, name: &str) -> Option<usize> {
+        self.written.get(name).copied()
+    }
+
+    /// A name in any spelling: case, `-` and `_` aside, and without a `functions.` before it.
+    fn loose(&self, name: &str) -> Option<usize> {
+        let spelt = |name: &str| self.exact(name).or_else(|| self.folded.get(&fold(name)).copied().flatten());
+        if name.len() > 200 {
+            return None;
+        }
+        let name = name.trim();
+        spelt(name).or_else(|| spelt(name.rsplit(['.', ':', '/']).next().unwrap_or(name)))
+    }
+}
+
+/// What providers accept as a tool's name.
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
+}
+
+fn fold(name: &str) -> String {
+    name.chars().filter(|it| !matches!(it, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// What tools elsewhere are called, by what they do. The first word says it to the model.
+const MEANT: &[(&str, &[&str])] = &[
+    (
+        "run commands",
+        &[
+            "bash", "shell", "sh", "exec", "execute", "executeshell", "executecommand", "executebash", "run",
+            "runcommand", "runshell", "runshellcommand", "runterminalcmd", "runinterminal", "runbash", "terminal",
+            "cmd", "command", "shellexec", "execcommand", "containerexec", "localshell", "powershell", "shellcommand",
+        ],
+    ),
+    (
+        "read a file",
+        &["read", "readfile", "fileread", "cat", "view", "viewfile", "openfile", "open", "getfile", "readtextfile", "head", "tail", "viewimage"],
+    ),
+    (
+        "write a file",
+        &["write", "writefile", "filewrite", "createfile", "create", "savefile", "writetofile", "newfile", "filecreate", "createnewfile"],
+    ),
+    (
+        "change a file",
+        &[
+            "edit", "editfile", "fileedit", "strreplace", "replace", "replaceinfile", "strreplaceeditor",
+            "strreplacebasededittool", "searchreplace", "applydiff", "updatefile", "multiedit", "applypatch", "patch",
+            "modifyfile", "replacestringinfile", "replacefilecontent",
+        ],
+    ),
+    (
+        "search in files",
+        &[
+            "grep", "search", "ripgrep", "rg", "searchfiles", "filesearch", "searchcode", "codesearch", "greptool",
+            "searchfilecontent", "grepsearch", "searchintext", "findinfiles", "codebasesearch",
+        ],
+    ),
+    ("list a folder", &["ls", "list", "listdirectory", "listdir", "listfiles", "filelist", "dir", "readdir", "tree", "directorytree"]),
+    ("find files by name", &["glob", "find", "findfiles", "fileglob", "globsearch", "findbyname", "globfiles", "searchfilenames"]),
+    ("delete a file", &["delete", "deletefile", "rm", "remove", "removefile", "filedelete", "unlink"]),
+    ("fetch a page", &["webfetch", "fetch", "fetchurl", "curl", "wget", "httpget", "browse", "openurl", "geturl", "fetchwebpage", "readurl", "httprequest"]),
+    ("search the web", &["websearch", "googlesearch", "searchweb", "internetsearch", "google", "bing", "duckduckgo"]),
+    ("keep a list of things to do", &["todowrite", "todo", "updateplan", "todolist", "managetodolist", "writetodos"]),
+    ("hand work to another agent", &["agent", "task", "delegate", "delegatetoagent", "spawnagent", "subagent", "sessionsspawn", "runsubagent"]),
+    ("ask the user", &["askuserquestion", "ask", "askuser", "question", "askfollowupquestion", "requestuserinput"]),
+    ("search memory", &["memorysearch", "searchmemory", "recall", "searchmemories"]),
+    ("remember something", &["memorysave", "savememory", "remember", "memorywrite", "memorystore", "addmemory"]),
+];
+
+impl Engine {
+    /// The tool that a name means.
+    pub(crate) fn find(&self, name: &str) -> Option<&Slot> {
+        self.names.exact(name).or_else(|| self.names.loose(name)).map(|at| &self.tools[at])
+    }
+
+    /// What to say about a name that means no tool: the name, and what to call instead.
+    pub(crate) fn unknown(&self, name: &str) -> Error {
+        let shown = shown(name);
+        let others: Vec<&str> = self.names.elsewhere.iter().map(String::as_str).collect();
+        let hint = if others.iter().any(|other| fold(other) == fold(name)) {
+            format!("It is turned off in this session. {}", self.all())
+        } else if let Some((deed, tools)) = self.meant(&fold(name)) {
+            format!("To {deed} here, use {tools}.")
+        } else {
+            let near = nearest(name, self.specs().map(|spec| spec.name.as_str()));
+            if near.is_empty() { self.all() } else { format!("Did you mean {}?", either(&near)) }
+        };
+        Error::UnknownTool(format!("{shown}. {hint}"))
+    }
+
+    /// What a name from elsewhere does, and the tools here that do it.
+    fn meant(&self, folded: &str) -> Option<(&'static str, String)> {
+        let (deed, words) = MEANT.iter().find(|(_, words)| words.contains(&folded))?;
+        let does = |spec: &Spec| {
+            let mut names = std::iter::once(&spec.name).chain(&spec.aliases);
+            names.any(|name| words.contains(&fold(name).as_str()))
+        };
+        let mut tools: Vec<&str> = self.specs().filter(|spec| does(spec)).map(|spec| spec.name.as_str()).collect();
+        if tools.is_empty() && *deed == "run commands" {
+            tools.extend(self.specs().filter(|it| it.effects.has(Effects::EXECUTES)).map(|it| it.name.as_str()).take(1));
+        }
+        tools.truncate(3);
+        (!tools.is_empty()).then(|| (*deed, either(&tools)))
+    }
+
+    fn all(&self) -> String {
+        let names: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
+        if names.is_empty() { "This session has no tools.".into() } else { format!("The tools are {}.", names.join(", ")) }
+    }
+}
+
+fn either(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(" or ")
+}
+
+/// A name for reading: short, and without control characters.
+fn shown(name: &str) -> String {
+    let plain: String = name.chars().take(64).map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
+    if plain.trim().is_empty() { "(no name)".into() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_foreign_name_is_listed_once_and_folded() {
+        let mut all: Vec<&str> = MEANT.iter().flat_map(|(_, words)| words.iter().copied()).collect();
+        assert!(all.iter().all(|name| fold(name) == *name));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

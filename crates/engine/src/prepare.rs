@@ -1,0 +1,162 @@
+//! From what a model sent to arguments that a tool can take: parse, mend, fit, check.
+
+use helve_contract::{Error, Problem, Result};
+use serde_json::{Map, Value};
+
+use crate::{
+    Args, Engine,
+    builder::Slot,
+    coerce,
+    repair::{self, Mended, Risk},
+};
+
+/// A call before it runs: the tool, the arguments as they were understood, and what is against it.
+pub(crate) struct Ready<'a> {
+    pub(crate) slot: Option<&'a Slot>,
+    pub(crate) args: Value,
+    pub(crate) notes: Vec<String>,
+    pub(crate) refused: Option<Error>,
+}
+
+impl<'a> Ready<'a> {
+    /// The tool and its arguments, if nothing is against it.
+    pub(crate) fn checked(self) -> Result<(&'a Slot, Value)> {
+        match (self.refused, self.slot) {
+            (Some(error), _) => Err(error),
+            (None, Some(slot)) => Ok((slot, self.args)),
+            (None, None) => Err(Error::UnknownTool(String::new())),
+        }
+    }
+}
+
+impl Engine {
+    /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean.
+    pub(crate) fn prepare(&self, name: &str, args: Args) -> Ready<'_> {
+        let mut ready = Ready { slot: self.find(name), args: Value::Null, notes: Vec::new(), refused: None };
+        let Some(slot) = ready.slot else {
+            ready.refused = Some(self.unknown(name));
+            ready.args = match args {
+                Args::Value(value) => value,
+                Args::Text(text) => repair::mend(&text).map_or(Value::String(text), |mended| mended.value),
+            };
+            return ready;
+        };
+        let spec = &slot.entry.spec;
+        if name != spec.name && !spec.answers_to(name) {
+            ready.notes.push(format!("`{name}` was taken for `{}`", spec.name));
+        }
+        ready.refused = understand(args, &mut ready.args, &mut ready.notes, slot).err();
+        if ready.refused.is_some() {
+            return ready;
+        }
+        let unknown = coerce::fit(&spec.schema, &mut ready.args, &mut ready.notes);
+        ready.refused = slot.schema.check(&spec.schema, &ready.args, &unknown).err();
+        ready
+    }
+}
+
+/// Reads the arguments into `into`. What was sent stays there when they cannot be used.
+fn understand(args: Args, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) -> Result<()> {
+    let text = match args {
+        Args::Value(Value::Object(map)) => {
+            *into = Value::Object(map);
+            unwrap(into, notes, slot);
+            return Ok(());
+        }
+        Args::Value(Value::String(text)) => {
+            notes.push("the arguments were JSON inside a string".into());
+            text
+        }
+        Args::Value(value) => return object(value, into, notes, slot),
+        Args::Text(text) => text,
+    };
+    let Mended { value, mends } = match repair::mend(&text) {
+        Ok(mended) => mended,
+        Err(why) => {
+            *into = Value::String(text);
+            return Err(Error::argument("", format!("the arguments are not JSON: {why}. Send one JSON object.")));
+        }
+    };
+    let risk = mends.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless);
+    notes.extend(mends.iter().map(|mend| format!("mended the arguments: {}", mend.what)));
+    if let Value::String(inner) = &value
+        && inner != &text
+        && inner.trim_start().starts_with('{')
+    {
+        notes.push("the arguments were JSON inside a string".into());
+        return understand(Args::Text(inner.clone()), into, notes, slot);
+    }
+    let guesses: Vec<&str> = mends.iter().filter(|it| it.risk == risk).map(|it| &*it.what).collect();
+    let guesses = guesses.join(", ");
+    match risk {
+        Risk::Harmless => object(value, into, notes, slot),
+        Risk::Guess if slot.entry.spec.effects.is_read_only() => object(value, into, notes, slot),
+        Risk::Guess => {
+            let seen = crate::validate::shown(&value, 400);
+            *into = Value::String(text);
+            Err(Error::argument(
+                "",
+                format!(
+                    "the arguments are not valid JSON ({guesses}), and this tool changes things, so nothing was run on a guess. \
+                     They were understood as {seen}. Send them again as valid JSON."
+                ),
+            ))
+        }
+        Risk::Cut => {
+            *into = Value::String(text);
+            Err(Error::argument(
+                "",
+                format!(
+                    "the arguments were cut off ({guesses}), so nothing was run. \
+                     Send the whole call again; if it is long, in smaller parts."
+                ),
+            ))
+        }
+    }
+}
+
+/// Arguments are an object; nothing at all is an empty one, and a list of one object is that object.
+fn object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) -> Result<()> {
+    *into = match value {
+        Value::Object(map) => Value::Object(map),
+        Value::Null => Value::Object(Map::new()),
+        Value::Array(mut items) if matches!(items.as_slice(), [Value::Object(_)]) => {
+            notes.push("took the one object out of a list".into());
+            items.swap_remove(0)
+        }
+        other => {
+            let sent = crate::validate::shown(&other, 80);
+            *into = other;
+            let problem = Problem::Other { path: String::new(), text: format!("the arguments must be one JSON object, not {sent}") };
+            return Err(Error::InvalidArgs(vec![problem]));
+        }
+    };
+    unwrap(into, notes, slot);
+    Ok(())
+}
+
+/// Some models send the whole call, `{"name": …, "arguments": {…}}`, or put the arguments one level too deep.
+fn unwrap(args: &mut Value, notes: &mut Vec<String>, slot: &Slot) {
+    const WRAPS: [&str; 4] = ["arguments", "parameters", "args", "input"];
+    let Value::Object(map) = &mut *args else { return };
+    if map.is_empty() || map.len() > 2 {
+        return;
+    }
+    let spec = &slot.entry.spec;
+    let Some(properties) = spec.schema.get("properties").and_then(Value::as_object) else { return };
+    let Some(key) = WRAPS.into_iter().find(|key| map.contains_key(*key) && !properties.contains_key(*key)) else { return };
+    let named = map.get("name").or_else(|| map.get("tool")).and_then(Value::as_str);
+    if map.len() == 2 && !named.is_some_and(|name| spec.answers_to(name)) {
+        return;
+    }
+    let inner = match map.get_mut(key) {
+        Some(inner @ Value::Object(_)) => inner.take(),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(inner @ Value::Object(_)) => inner,
+            _ => return,
+        },
+        _ => return,
+    };
+    notes.push(format!("took the arguments out of `{key}`"));
+    *args = inner;
+}

@@ -1,0 +1,261 @@
+//! New content for a file: written beside it, synced, and then put in its place in one step.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use helve_contract::{
+    FileFault, Result,
+    ports::{Expect, Kind},
+};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{
+        Access, AtFlags, Dir, Mode, OFlags, RenameFlags, Stat, XattrFlags, accessat, fchmod, fchown, fgetxattr,
+        flistxattr, fsetxattr, fstat, openat, renameat, renameat_with, statat, unlinkat,
+    },
+    io::{Errno, read, write},
+};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    fault::Trouble,
+    files::{LOOK, kind},
+    lock::Folder,
+    names::{is_temporary, temporary},
+};
+
+/// When a temporary file that nobody put in place counts as left behind.
+const STALE: Duration = Duration::from_secs(3600);
+
+/// What is at a place now.
+pub(super) enum Now {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File(Stat),
+    /// A link, so that the place is elsewhere.
+    Link,
+}
+
+impl Now {
+    /// Looks, and refuses what cannot be replaced by a file.
+    pub(super) fn look(folder: &Folder, name: &OsStr) -> Result<Self, Trouble> {
+        let stat = match statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Self::Absent),
+            Err(errno) => return Err(errno.into()),
+        };
+        match kind(&stat) {
+            Kind::Folder => Err(FileFault::IsFolder.into()),
+            Kind::Other => Err(FileFault::NotRegular.into()),
+            Kind::Link => Ok(Self::Link),
+            Kind::File => Ok(Self::File(stat)),
+        }
+    }
+
+    /// The file that is there.
+    pub(super) fn file(&self) -> Option<&Stat> {
+        match self {
+            Self::File(stat) => Some(stat),
+            Self::Absent | Self::Link => None,
+        }
+    }
+
+    /// Whether it is what the writer believes.
+    pub(super) fn meets(&self, expect: Expect, folder: &Folder, name: &OsStr) -> Result<(), Trouble> {
+        match (expect, self) {
+            (Expect::Anything, _) | (Expect::Absent, Self::Absent) => Ok(()),
+            (Expect::Absent, _) => Err(FileFault::Exists.into()),
+            (Expect::Content(_), Self::Absent) => Err(FileFault::Changed.into()),
+            (Expect::Content(wanted), _) => {
+                let fd = openat(&folder.fd, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+                if digest(&fd)? == wanted { Ok(()) } else { Err(FileFault::Changed.into()) }
+            }
+        }
+    }
+}
+
+/// The SHA-256 of an open file.
+pub(super) fn digest(fd: &OwnedFd) -> Result<[u8; 32], Errno> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match read(fd, &mut buffer) {
+            Ok(0) => return Ok(hash.finalize().into()),
+            Ok(len) => hash.update(&buffer[..len]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A temporary file beside the one it will be; removed when dropped before that.
+pub(super) struct Draft<'a> {
+    folder: &'a Folder,
+    name: String,
+    /// Something is there under the temporary name: the new content, or the old after an exchange.
+    live: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// Writes the content and puts it on disk, with the mode, owner and attributes of another file if there is one.
+    pub(super) fn write(folder: &'a Folder, bytes: &[u8], like: Option<&Like>) -> Result<Self, Errno> {
+        sweep(folder);
+        let name = temporary()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&folder.fd, &name, flags, Mode::from_raw_mode(0o600))?;
+        let draft = Self { folder, name, live: true };
+        fill(&fd, bytes)?;
+        match like {
+            Some(like) => like.give(&fd)?,
+            None => fchmod(&fd, Mode::from_raw_mode(0o666 & !umask()))?,
+        }
+        rustix::fs::fsync(&fd)?;
+        Ok(draft)
+    }
+
+    /// Its name in the folder.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Puts it in its place, over whatever is there.
+    pub(super) fn replace(mut self, name: &OsStr) -> Result<(), Errno> {
+        renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?;
+        self.live = false;
+        Ok(())
+    }
+
+    /// Puts it in its place, where nothing may be.
+    pub(super) fn create(&mut self, name: &OsStr) -> Result<(), Errno> {
+        match renameat_with(&self.folder.fd, &self.name, &self.folder.fd, name, RenameFlags::NOREPLACE) {
+            // A disk that cannot promise it; the lock and the look before it have to do.
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(&self.folder.fd, &self.name, &self.folder.fd, name)?,
+            result => result?,
+        }
+        self.live = false;
+        Ok(())
+    }
+
+    /// Changes places with a file. The old one is then under the temporary name.
+    pub(super) fn exchange(&self, name: &OsStr) -> Result<(), Errno> {
+        renameat_with(&self.folder.fd, &self.name, &self.folder.fd, name, RenameFlags::EXCHANGE)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if self.live {
+            _ = unlinkat(&self.folder.fd, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// What a new file takes over from an old one.
+pub(super) struct Like {
+    stat: Stat,
+    attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Like {
+    /// Remembers a file in a folder. Refuses one that the user may not write, as writing into it would.
+    pub(super) fn of(folder: impl AsFd, name: &OsStr, stat: &Stat) -> Result<Self, Errno> {
+        accessat(&folder, name, Access::WRITE_OK, AtFlags::empty())?;
+        let attributes = openat(&folder, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map(|fd| attributes(&fd))
+            .unwrap_or_default();
+        Ok(Self { stat: *stat, attributes })
+    }
+
+    /// Remembers an open file.
+    pub(super) fn of_open(fd: &OwnedFd) -> Result<Self, Errno> {
+        Ok(Self { stat: fstat(fd)?, attributes: attributes(fd) })
+    }
+
+    /// Owner first, because a change of owner takes bits off the mode. The set-id bits go, as they do on any write.
+    fn give(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        use rustix::fs::{Gid, Uid};
+        let (owner, group) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
+        if fchown(fd, Some(owner), Some(group)).is_err() {
+            // Not ours to give away; the group alone may be.
+            _ = fchown(fd, None, Some(group));
+        }
+        fchmod(fd, Mode::from_raw_mode(self.stat.st_mode & 0o1777))?;
+        for (name, value) in &self.attributes {
+            _ = fsetxattr(fd, name.as_slice(), value, XattrFlags::empty());
+        }
+        Ok(())
+    }
+}
+
+/// The attributes that belong to a file's user, and its access list. Capabilities go, as they do on any write.
+fn attributes(fd: &OwnedFd) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut names = vec![0; 4096];
+    let Ok(len) = flistxattr(fd, names.as_mut_slice()) else { return Vec::new() };
+    names.truncate(len);
+    let kept = |name: &&[u8]| name.starts_with(b"user.") || *name == b"system.posix_acl_access";
+    let value = |name: &[u8]| {
+        let mut value = vec![0; 64 << 10];
+        let len = fgetxattr(fd, name, value.as_mut_slice()).ok()?;
+        value.truncate(len);
+        Some((name.to_vec(), value))
+    };
+    names.split(|byte| *byte == 0).filter(kept).filter_map(value).collect()
+}
+
+fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match write(fd, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(len) => bytes = &bytes[len..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The mode bits that new files of this process do not get. Asking by `umask` would change it for other threads.
+fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        std::fs::read_to_string("/proc/self/status")
+            .ok()
+            .and_then(|status| u32::from_str_radix(status.lines().find_map(|it| it.strip_prefix("Umask:"))?.trim(), 8).ok())
+            .unwrap_or(0o022)
+    })
+}
+
+/// Removes what a killed process of ours left in a folder, the first time this process writes there.
+fn sweep(folder: &Folder) {
+    static SWEPT: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+    {
+        let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let swept = swept.get_or_insert_default();
+        if swept.len() > 10_000 {
+            swept.clear();
+        }
+        if !swept.insert(folder.key) {
+            return;
+        }
+    }
+    let Ok(entries) = Dir::read_from(&folder.fd) else { return };
+    let old = |stat: &Stat| age(stat).is_some_and(|age| age > STALE);
+    for entry in entries.filter_map(Result::ok).filter(|entry| is_temporary(entry.file_name().to_bytes())) {
+        let stat = statat(&folder.fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| kind(&stat) == Kind::File && old(&stat)) {
+            _ = unlinkat(&folder.fd, entry.file_name(), AtFlags::empty());
+        }
+    }
+}
+
+/// Since its last change of any kind: a kept old file has its old time of content.
+#[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between architectures")]
+fn age(stat: &Stat) -> Option<Duration> {
+    let then = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(stat.st_ctime as i64).ok()?))?;
+    SystemTime::now().duration_since(then).ok()
+}

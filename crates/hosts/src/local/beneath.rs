@@ -1,0 +1,439 @@
+//! Opening paths beneath the handle of a root, so that nothing that happens to the tree can lead outside.
+//!
+//! A path without links is one `openat2`. A path with links is walked by hand, a part at a time, each opened relative
+//! to the folder before it and without following: a link is read, judged and spliced into what is left to walk. The
+//! same walk serves where the kernel has no `openat2`.
+
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Component, Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use helve_contract::{Error, FileFault, Result, SafePath, nearest};
+use rustix::{
+    fd::{AsFd as _, BorrowedFd, OwnedFd},
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlinkat, unlinkat},
+    io::Errno,
+};
+
+use super::{
+    fault::Trouble,
+    lock::Folder,
+    names::{is_temporary, visible},
+};
+
+/// Links on the way to one file; the kernel's own number.
+const LINKS: usize = 40;
+/// How often a path is tried again when somebody changes it meanwhile.
+const TRIES: usize = 64;
+/// Roots whose handles are kept.
+const ROOTS: usize = 256;
+/// Names of a folder that are compared with one that is missing.
+const NEIGHBOURS: usize = 10_000;
+
+/// Opens what [`SafePath`]s name.
+pub(super) struct Beneath {
+    tops: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    way: Way,
+}
+
+/// How a path without links is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By one `openat2`.
+    Kernel,
+    /// A part at a time.
+    ByHand,
+}
+
+/// What to do with a link at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// Go where it points.
+    Follow,
+    /// It is what is meant.
+    Keep,
+}
+
+/// What to do about folders that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parents {
+    /// Make them.
+    Make,
+    /// The path is missing.
+    Need,
+}
+
+/// Something open, and where it really is.
+pub(super) struct Opened {
+    /// Its handle.
+    pub(super) fd: OwnedFd,
+    /// Its path beneath the root when links led elsewhere than asked.
+    pub(super) real: Option<PathBuf>,
+}
+
+/// A name in a folder that is held open: where something is, or will be.
+pub(super) struct Place {
+    /// The folder.
+    pub(super) folder: Folder,
+    /// The name in it.
+    pub(super) name: OsString,
+    /// The path beneath the root.
+    pub(super) real: PathBuf,
+    /// The folders that were made on the way.
+    pub(super) made: Made,
+}
+
+/// Folders that were made; removed again when dropped, unless kept.
+#[derive(Default)]
+pub(super) struct Made(Vec<(OwnedFd, OsString)>);
+
+impl Made {
+    /// They stay: their names are put on disk.
+    pub(super) fn keep(mut self) -> Result<(), Errno> {
+        std::mem::take(&mut self.0).into_iter().try_for_each(|(parent, _)| sync_folder(parent.as_fd()))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for (parent, name) in self.0.drain(..).rev() {
+            // Somebody else may have put something in it by now; then it stays.
+            _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// Puts a folder's names on disk.
+pub(super) fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
+    let open = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    match rustix::fs::fsync(open) {
+        // Some disks cannot sync folders, and need not.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        result => result,
+    }
+}
+
+impl Beneath {
+    /// Opens by whatever the kernel has.
+    pub(super) fn new() -> Self {
+        let probe = openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+        Self::by(if probe.is_ok() { Way::Kernel } else { Way::ByHand })
+    }
+
+    fn by(way: Way) -> Self {
+        Self { tops: Mutex::default(), way }
+    }
+
+    /// The handle of a path's root, opened once.
+    pub(super) fn top(&self, path: &SafePath) -> Result<Arc<OwnedFd>> {
+        let dir = &path.root().dir;
+        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(top) = tops.get(dir) {
+            return Ok(top.clone());
+        }
+        let top = Arc::new(self.open_top(dir).map_err(|errno| Trouble::from(errno).about(path))?);
+        if tops.len() >= ROOTS {
+            tops.clear();
+        }
+        tops.insert(dir.clone(), top.clone());
+        Ok(top)
+    }
+
+    /// A root is given without links; one that has become a link since then is not followed.
+    fn open_top(&self, dir: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match self.way {
+            Way::Kernel => openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+            Way::ByHand => openat(CWD, dir, flags | OFlags::NOFOLLOW, Mode::empty()),
+        }
+    }
+
+    /// Forgets the handle of a root that was deleted, so that one made anew in its place is found.
+    fn forget_deleted(&self, path: &SafePath, top: &OwnedFd) -> bool {
+        let deleted = fstat(top).is_ok_and(|stat| stat.st_nlink == 0);
+        if deleted {
+            self.tops.lock().unwrap_or_else(PoisonError::into_inner).remove(&path.root().dir);
+        }
+        deleted
+    }
+
+    /// Opens a path, following links beneath the root. Where a link led is judged like the path itself.
+    pub(super) fn open(&self, path: &SafePath, flags: OFlags) -> Result<Opened> {
+        let top = self.top(path)?;
+        let result = match self.straight(&top, path.relative(), flags) {
+            Err(Errno::LOOP) => return self.open_around(path, &top, flags),
+            result => result,
+        };
+        match result {
+            Ok(fd) => Ok(Opened { fd, real: None }),
+            Err(Errno::NOENT) if self.forget_deleted(path, &top) => {
+                let fd = self.straight(&*self.top(path)?, path.relative(), flags);
+                Ok(Opened { fd: fd.map_err(|errno| self.explain(path, errno.into()))?, real: None })
+            }
+            Err(errno) => Err(self.explain(path, errno.into())),
+        }
+    }
+
+    /// A path without links. Answers `LOOP` where there is one, or where the kernel cannot tell.
+    pub(super) fn straight(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self.way == Way::ByHand {
+            return Err(Errno::LOOP);
+        }
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        patiently(|| openat2(top, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
+    }
+
+    fn open_around(&self, path: &SafePath, top: &OwnedFd, flags: OFlags) -> Result<Opened> {
+        for _ in 0..TRIES {
+            let walk = Walk::along(path, top, Last::Follow).map_err(|trouble| self.explain(path, trouble))?;
+            let real = walk.real();
+            path.judge(&real)?;
+            if !walk.missing.is_empty() {
+                return Err(self.explain(path, Errno::NOENT.into()));
+            }
+            let (folder, name) = walk.end(top);
+            match openat(folder, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(fd) if is_link(&fd) => {}
+                Ok(fd) => return Ok(Opened { fd, real: Some(real) }),
+                // It was exchanged for a link after the walk had looked at it.
+                Err(Errno::LOOP | Errno::NOENT) => {}
+                Err(errno) => return Err(self.explain(path, errno.into())),
+            }
+        }
+        Err(restless(path))
+    }
+
+    /// The folder and the name of a path that is to be created, replaced or removed.
+    pub(super) fn place(&self, path: &SafePath, last: Last, parents: Parents) -> Result<Place> {
+        let Some(name) = path.relative().file_name() else {
+            return Err(Error::file(path, FileFault::IsFolder));
+        };
+        let top = self.top(path)?;
+        let parent = path.relative().parent().unwrap_or(Path::new(""));
+        match self.straight(&top, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(fd) if last == Last::Keep || !names_link(&fd, name) => {
+                return Ok(Place {
+                    folder: Folder::new(fd).map_err(|errno| self.explain(path, errno.into()))?,
+                    name: name.to_owned(),
+                    real: path.relative().to_owned(),
+                    made: Made::default(),
+                });
+            }
+            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => {}
+            Err(errno) => return Err(self.explain(path, errno.into())),
+        }
+        self.forget_deleted(path, &top);
+        let top = self.top(path)?;
+        for _ in 0..TRIES {
+            match self.place_around(path, &top, last, parents)? {
+                Some(place) => return Ok(place),
+                None => continue,
+            }
+        }
+        Err(restless(path))
+    }
+
+    /// `None` when somebody changed the way meanwhile.
+    fn place_around(&self, path: &SafePath, top: &OwnedFd, last: Last, parents: Parents) -> Result<Option<Place>> {
+        let explain = |errno: Errno| self.explain(path, errno.into());
+        let mut walk = Walk::along(path, top, last).map_err(|trouble| self.explain(path, trouble))?;
+        let real = walk.real();
+        path.judge(&real)?;
+
+        let mut made = Made::default();
+        let name = match walk.missing.pop() {
+            Some(name) => {
+                if parents == Parents::Need && !walk.missing.is_empty() {
+                    return Err(explain(Errno::NOENT));
+                }
+                name
+            }
+            None => match walk.leaf.take() {
+                Some(leaf) => leaf,
+                None => {
+                    walk.folders.pop();
+                    match walk.names.pop() {
+                        Some(name) => name,
+                        None => return Err(Error::file(path, FileFault::IsFolder)),
+                    }
+                }
+            },
+        };
+        for part in std::mem::take(&mut walk.missing) {
+            let here = walk.here(top);
+            match mkdirat(here, &part, Mode::from_raw_mode(0o777)) {
+                Ok(()) => {
+                    let parent = here.try_clone_to_owned().map_err(|_| explain(Errno::MFILE))?;
+                    made.0.push((parent, part.clone()));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(explain(errno)),
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            match openat(here, &part, flags, Mode::empty()) {
+                Ok(fd) => walk.folders.push(fd),
+                Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(explain(errno)),
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(walk.here(top), ".", flags, Mode::empty()).map_err(explain)?;
+        Ok(Some(Place { folder: Folder::new(fd).map_err(explain)?, name, real, made }))
+    }
+
+    /// The error for the model; a missing file comes with the names that look like it.
+    pub(super) fn explain(&self, path: &SafePath, trouble: Trouble) -> Error {
+        if trouble == Trouble::Errno(Errno::NOENT) {
+            let near = self.near(path).unwrap_or_default();
+            return Error::file(path, FileFault::Missing { near });
+        }
+        trouble.about(path)
+    }
+
+    /// Paths that look like one that is missing: neighbours of its first part that is not there.
+    fn near(&self, path: &SafePath) -> Option<Vec<String>> {
+        let top = self.top(path).ok()?;
+        let walk = Walk::along(path, &top, Last::Follow).ok()?;
+        let wanted = visible(walk.missing.first()?.as_bytes());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(walk.here(&top), ".", flags, Mode::empty()).ok()?;
+        let names: Vec<String> = Dir::new(folder)
+            .ok()?
+            .filter_map(Result::ok)
+            .map(|entry| visible(entry.file_name().to_bytes()))
+            .filter(|name| !matches!(name.as_str(), "." | "..") && !is_temporary(name.as_bytes()))
+            .take(NEIGHBOURS)
+            .collect();
+        let here: PathBuf = walk.names.iter().collect();
+        let near = nearest(&wanted, names.iter().map(String::as_str));
+        Some(near.into_iter().map(|name| path.shown(&here.join(name))).collect())
+    }
+}
+
+/// Tries again while the kernel asks for it.
+fn patiently<T>(mut work: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..TRIES {
+        match work() {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            result => return result,
+        }
+    }
+    work()
+}
+
+fn restless(path: &SafePath) -> Error {
+    let text = "somebody keeps changing the folders on the way to it; nothing was done, try again later";
+    Error::file(path, FileFault::Other(text.into()))
+}
+
+fn is_link(fd: &OwnedFd) -> bool {
+    fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+fn names_link(folder: &OwnedFd, name: &OsStr) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// A walk along a path, a part at a time. It ends at a folder, at a leaf in one, or where parts are missing.
+struct Walk {
+    /// The folders beneath the root that it is in, outermost first.
+    folders: Vec<OwnedFd>,
+    /// Their names.
+    names: Vec<OsString>,
+    /// What it ended at, when that is not a folder.
+    leaf: Option<OsString>,
+    /// What is not there: the parts still to go, in order.
+    missing: Vec<OsString>,
+}
+
+impl Walk {
+    fn along(path: &SafePath, top: &OwnedFd, last: Last) -> Result<Self, Trouble> {
+        let mut walk = Self { folders: Vec::new(), names: Vec::new(), leaf: None, missing: Vec::new() };
+        let mut ahead = Vec::new();
+        push(&mut ahead, path.relative());
+        let mut links = 0;
+        while let Some(part) = ahead.pop() {
+            if part == ".." {
+                if walk.folders.pop().is_none() {
+                    return Err(FileFault::Outside.into());
+                }
+                walk.names.pop();
+                continue;
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = match patiently(|| openat(walk.here(top), &part, flags, Mode::empty())) {
+                Err(Errno::NOENT) => {
+                    walk.missing.push(part);
+                    walk.missing.extend(ahead.drain(..).rev());
+                    break;
+                }
+                fd => fd?,
+            };
+            match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+                FileType::Symlink if !ahead.is_empty() || last == Last::Follow => {
+                    links += 1;
+                    if links > LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    walk.splice(path, &fd, &mut ahead)?;
+                }
+                FileType::Directory => {
+                    walk.folders.push(fd);
+                    walk.names.push(part);
+                }
+                _ if ahead.is_empty() => walk.leaf = Some(part),
+                _ => return Err(Errno::NOTDIR.into()),
+            }
+        }
+        // `..` after something that is not there leads nowhere.
+        if walk.missing.iter().any(|part| part == "..") {
+            return Err(Errno::NOENT.into());
+        }
+        Ok(walk)
+    }
+
+    /// Puts where a link points before what is still to go. An absolute one counts from the root it leads into.
+    fn splice(&mut self, path: &SafePath, link: &OwnedFd, ahead: &mut Vec<OsString>) -> Result<(), Trouble> {
+        let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
+        if !target.is_absolute() {
+            push(ahead, &target);
+            return Ok(());
+        }
+        let root = path.root();
+        let inside = std::iter::once(&root.dir).chain(&root.also).find_map(|dir| target.strip_prefix(dir).ok());
+        push(ahead, inside.ok_or(FileFault::Outside)?);
+        self.folders.clear();
+        self.names.clear();
+        Ok(())
+    }
+
+    /// The innermost folder.
+    fn here<'a>(&'a self, top: &'a OwnedFd) -> BorrowedFd<'a> {
+        self.folders.last().unwrap_or(top).as_fd()
+    }
+
+    /// Where it ended: a folder and a name in it, or the folder itself.
+    fn end<'a>(&'a self, top: &'a OwnedFd) -> (BorrowedFd<'a>, &'a OsStr) {
+        (self.here(top), self.leaf.as_deref().unwrap_or(OsStr::new(".")))
+    }
+
+    /// The path beneath the root, missing parts and all.
+    fn real(&self) -> PathBuf {
+        self.names.iter().chain(&self.leaf).chain(&self.missing).collect()
+    }
+}
+
+/// Puts the parts of a path on the stack, the first on top.
+fn push(ahead: &mut Vec<OsString>, path: &Path) {
+    ahead.extend(path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    }));
+}

@@ -1,0 +1,147 @@
+//! This machine: its files beneath root handles, its programs through whoever starts them.
+
+mod atomic;
+mod beneath;
+mod change;
+mod fault;
+mod files;
+mod lock;
+mod names;
+mod remove;
+mod search;
+mod walk;
+mod write;
+
+use std::{sync::Arc, time::Duration};
+
+use helve_contract::{
+    Error, Result, SafePath, async_trait,
+    ports::{
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Process, Span, Stat,
+        Written,
+    },
+};
+
+use beneath::Beneath;
+
+/// Reads up to this size are done at once; larger ones, and all changes, on a thread that may wait.
+const SMALL: u64 = 1 << 20;
+
+/// Starts programs for a [`Local`] host.
+#[async_trait]
+pub trait Spawn: Send + Sync {
+    /// Starts a program.
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>>;
+
+    /// The walls around programs.
+    fn level(&self) -> Level;
+}
+
+/// The machine that this process runs on.
+///
+/// Files are reached only beneath the handle of their root: no spelling, link or race leads outside. Writes are
+/// atomic and durable, and checked against what the writer believes is there.
+#[derive(Clone)]
+pub struct Local {
+    beneath: Arc<Beneath>,
+    programs: Option<Arc<dyn Spawn>>,
+    patience: Duration,
+}
+
+impl Local {
+    /// Files only: no programs are started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { beneath: Arc::new(Beneath::new()), programs: None, patience: Duration::from_secs(30) }
+    }
+
+    /// Files here, and programs by this.
+    #[must_use]
+    pub fn with(programs: Arc<dyn Spawn>) -> Self {
+        Self { programs: Some(programs), ..Self::new() }
+    }
+
+    /// How long one search may take before it answers with what it has; 30 seconds unless told.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Does work that may wait for a disk without holding up other calls.
+    async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static) -> Result<T> {
+        let beneath = self.beneath.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn_blocking(move || work(&beneath))
+                .await
+                .map_err(|error| Error::Internal(anyhow::Error::new(error).context("file work did not finish")))?,
+            Err(_) => work(&beneath),
+        }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Host for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        files::stat(&self.beneath, path)
+    }
+
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+        let reader = files::Reader::open(&self.beneath, path)?;
+        if reader.expects(span) <= SMALL {
+            return reader.read(path, span);
+        }
+        let path = path.clone();
+        self.aside(move |_| reader.read(&path, span)).await
+    }
+
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        let (path, bytes) = (path.clone(), bytes.to_vec());
+        self.aside(move |beneath| write::write(beneath, &path, &bytes, expect)).await
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+        self.aside(move |beneath| change::change(beneath, &changes)).await
+    }
+
+    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+        let path = path.clone();
+        self.aside(move |beneath| remove::remove(beneath, &path)).await
+    }
+
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        let path = path.clone();
+        self.aside(move |beneath| files::list(beneath, &path)).await
+    }
+
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+        let (path, find, patience) = (path.clone(), find.clone(), self.patience);
+        self.aside(move |beneath| walk::find(beneath, &path, &find, patience)).await
+    }
+
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+        let (path, grep, patience) = (path.clone(), grep.clone(), self.patience);
+        self.aside(move |beneath| search::grep(beneath, &path, &grep, patience)).await
+    }
+
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        match &self.programs {
+            Some(programs) => programs.spawn(command).await,
+            None => Err(Error::denied("commands are turned off on this host; use the file tools instead")),
+        }
+    }
+
+    fn level(&self) -> Level {
+        self.programs.as_ref().map_or(Level::None, |programs| programs.level())
+    }
+}

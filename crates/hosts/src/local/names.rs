@@ -1,0 +1,77 @@
+//! Names of files as text: what cannot be seen is spelt out.
+
+use std::{fmt::Write as _, path::Path};
+
+/// A name with control characters, invisible characters and bytes that are not UTF-8 spelt out (`\x1b`, `\u{202e}`).
+pub(super) fn visible(name: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(name)
+        && !text.chars().any(is_hidden)
+    {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(name.len() + 8);
+    for chunk in name.utf8_chunks() {
+        for it in chunk.valid().chars() {
+            // Writing to a string cannot fail.
+            _ = match it {
+                it if is_hidden(it) && (it as u32) < 0x100 => write!(shown, "\\x{:02x}", it as u32),
+                it if is_hidden(it) => write!(shown, "\\u{{{:x}}}", it as u32),
+                it => shown.write_char(it),
+            };
+        }
+        for byte in chunk.invalid() {
+            _ = write!(shown, "\\x{byte:02x}");
+        }
+    }
+    shown
+}
+
+/// Controls, and characters that are not seen but change how the rest is read.
+fn is_hidden(it: char) -> bool {
+    it.is_control()
+        || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Whether any part of a path starts with a dot.
+pub(super) fn is_dotted(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().as_encoded_bytes().first() == Some(&b'.'))
+}
+
+/// How the names of our temporary files begin and end.
+const TEMP: (&str, &str) = (".helve-", ".tmp");
+
+/// A new name for a temporary file, which nobody can guess.
+pub(super) fn temporary() -> Result<String, rustix::io::Errno> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|_| rustix::io::Errno::IO)?;
+    Ok(format!("{}{:016x}{}", TEMP.0, u64::from_ne_bytes(random), TEMP.1))
+}
+
+/// Whether a name is one that [`temporary`] makes.
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    name.strip_prefix(TEMP.0.as_bytes())
+        .and_then(|rest| rest.strip_suffix(TEMP.1.as_bytes()))
+        .is_some_and(|middle| middle.len() == 16 && middle.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_spelt_out() {
+        assert_eq!(visible("café.rs".as_bytes()), "café.rs");
+        assert_eq!(visible(b"a\nb"), "a\\x0ab");
+        assert_eq!(visible(b"\x1b[2Jx"), "\\x1b[2Jx");
+        assert_eq!(visible("a\u{202e}txt.exe".as_bytes()), "a\\u{202e}txt.exe");
+        assert_eq!(visible(b"\xff\xfe"), "\\xff\\xfe");
+    }
+
+    #[test]
+    fn knows_its_own_temporary_files() {
+        assert!(is_temporary(temporary().unwrap().as_bytes()));
+        for name in [".helve-x.tmp", ".helve-0123456789abcdef", "helve-0123456789abcdef.tmp", ".helve.toml"] {
+            assert!(!is_temporary(name.as_bytes()), "{name}");
+        }
+    }
+}

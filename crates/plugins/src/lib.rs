@@ -1,0 +1,108 @@
+//! Tools from outside: programs that speak JSON lines on their standard input and output, in any language.
+//!
+//! A plugin is started once, in the session's sandbox, and kept alive. It tells its tools, and each becomes an
+//! [`Entry`] like any built-in: checked, gated, bounded and recorded by the engine.
+
+mod lines;
+mod plugin;
+mod protocol;
+
+use std::{sync::Arc, time::Duration};
+
+use helve_contract::{
+    Effects, Entry, Error, Result, SafePath, Spec,
+    ports::{Environment, Host},
+};
+
+use crate::plugin::Plugin;
+
+/// How to start a plugin.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Where it starts.
+    pub dir: SafePath,
+    /// What it may reach.
+    pub roots: Vec<SafePath>,
+    /// What is in its environment beside the usual.
+    pub env: Environment,
+    /// How long it may take to tell its tools.
+    pub start: Duration,
+    /// How long one call may take.
+    pub call: Duration,
+    /// What its tools can do to the world, as far as anybody knows.
+    pub effects: Effects,
+}
+
+impl Settings {
+    /// A program with the usual limits, and the effects of a tool that nobody vouches for.
+    pub fn new(argv: Vec<String>, dir: SafePath, roots: Vec<SafePath>) -> Self {
+        Self {
+            argv,
+            dir,
+            roots,
+            env: Environment::new(),
+            start: Duration::from_secs(10),
+            call: Duration::from_secs(120),
+            effects: Effects::READS.and(Effects::WRITES).and(Effects::NETWORK),
+        }
+    }
+}
+
+/// Takes what a plugin writes to its standard error.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Starts a plugin and returns its tools. The program lives as long as one of them does.
+pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<Vec<Entry>> {
+    let name = settings.argv.first().cloned().unwrap_or_default();
+    let timeout = settings.call;
+    let effects = settings.effects;
+    let (plugin, tools) = Plugin::start(settings, host, log).await?;
+    let plugin = Arc::new(plugin);
+    tools
+        .into_iter()
+        .map(|tool| {
+            good_name(&name, &tool.name)?;
+            let spec = Spec {
+                name: tool.name.clone(),
+                aliases: Vec::new(),
+                description: bounded(&tool.description),
+                schema: protocol::object_schema(tool.parameters),
+                output: None,
+                effects,
+                tier: None,
+                // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
+                timeout: timeout.saturating_add(Duration::from_secs(5)),
+            };
+            let (plugin, name) = (plugin.clone(), tool.name);
+            Ok(Entry::dynamic(spec, move |args, call| {
+                let (plugin, name) = (plugin.clone(), name.clone());
+                Box::pin(async move { plugin.call(&name, args, &call).await })
+            }))
+        })
+        .collect()
+}
+
+fn good_name(plugin: &str, name: &str) -> Result<()> {
+    let fits = (1..=64).contains(&name.len()) && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+    if fits {
+        return Ok(());
+    }
+    Err(Error::failed(format!(
+        "plugin {plugin} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores"
+    )))
+}
+
+/// A description is a stranger's text: bounded, and without characters that are not seen.
+fn bounded(text: &str) -> String {
+    text.chars()
+        .filter(|it| {
+            *it == '\n'
+                || !(it.is_control()
+                    || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+                    || matches!(it, '\u{e0000}'..='\u{e007f}'))
+        })
+        .take(2048)
+        .collect()
+}

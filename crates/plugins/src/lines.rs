@@ -1,0 +1,79 @@
+//! Lines out of pieces: a plugin writes as it likes, we read whole lines of a bounded length.
+
+use std::collections::VecDeque;
+
+/// The longest line that is taken.
+pub(crate) const LONGEST: usize = 8 * 1024 * 1024;
+
+/// Collects pieces and gives whole lines.
+#[derive(Default)]
+pub(crate) struct Lines {
+    part: Vec<u8>,
+    whole: VecDeque<Vec<u8>>,
+    /// The rest of a line that was too long is passed over.
+    skipping: bool,
+}
+
+/// A line was longer than [`LONGEST`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl Lines {
+    /// Takes a piece. A line that is too long is dropped and told once.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
+        let mut result = Ok(());
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            bytes = rest;
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            if self.part.len() + line.len() > LONGEST {
+                self.part.clear();
+                result = Err(TooLong);
+                continue;
+            }
+            self.part.extend_from_slice(line);
+            self.whole.push_back(std::mem::take(&mut self.part));
+        }
+        if !self.skipping {
+            self.part.extend_from_slice(bytes);
+            if self.part.len() > LONGEST {
+                self.part = Vec::new();
+                self.skipping = true;
+                result = Err(TooLong);
+            }
+        }
+        result
+    }
+
+    /// The next whole line.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        self.whole.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_were_cut() {
+        let mut lines = Lines::default();
+        for piece in ["on", "e\ntw", "o\n", "\nthr"] {
+            lines.push(piece.as_bytes()).unwrap();
+        }
+        let seen: Vec<_> = std::iter::from_fn(|| lines.next()).map(|it| String::from_utf8(it).unwrap()).collect();
+        assert_eq!(seen, ["one", "two", ""]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_told_once_and_passed_over() {
+        let mut lines = Lines::default();
+        let flood = vec![b'x'; LONGEST + 1];
+        assert_eq!(lines.push(&flood), Err(TooLong));
+        assert_eq!(lines.push(&flood), Ok(()));
+        lines.push(b"\nnext\n").unwrap();
+        assert_eq!(lines.next().unwrap(), b"next");
+    }
+}

@@ -1,0 +1,82 @@
+//! `find`: find files and folders by their name.
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{self, Kind, Noise, Order},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::glob::Files;
+
+/// Finds files and folders whose name matches a pattern.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Find {
+    /// A glob over the name (`*_test.go`), over the path where it has a slash, or a part of the name. All otherwise.
+    pub pattern: Option<String>,
+    /// The folder to start in; the whole workspace otherwise.
+    pub path: Option<String>,
+    /// Files or folders only.
+    pub only: Option<Only>,
+    /// Include what ignore files leave out.
+    pub ignored: bool,
+    /// Include hidden files.
+    pub hidden: bool,
+    /// How many at most.
+    pub limit: Option<usize>,
+}
+
+/// One kind of thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Only {
+    /// Regular files.
+    File,
+    /// Folders.
+    Dir,
+}
+
+/// How many are given where nothing was said.
+const LIMIT: usize = 200;
+
+/// Files and folders that were found; the reply marks folders with `/`.
+#[derive(Clone, Debug)]
+pub struct FindOut(
+    /// What was found.
+    pub Files,
+);
+
+impl Tool for Find {
+    const NAME: &'static str = "find";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = FindOut;
+
+    async fn run(self, call: &Call) -> Result<FindOut> {
+        let start = match &self.path {
+            Some(path) => call.readable(path)?,
+            None => call.top()?,
+        };
+        super::glob::folder(call, &start).await?;
+        let limit = self.limit.unwrap_or(LIMIT);
+        let find = ports::Find {
+            pattern: self.pattern.filter(|it| !it.is_empty()),
+            whole_path: false,
+            kind: self.only.map(|only| match only {
+                Only::File => Kind::File,
+                Only::Dir => Kind::Folder,
+            }),
+            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            order: Order::Path,
+            limit,
+        };
+        let found = call.host().find(&start, &find).await?;
+        Ok(FindOut(Files { start, found, limit }))
+    }
+}
+
+impl From<FindOut> for Reply {
+    fn from(FindOut(files): FindOut) -> Self {
+        files.reply(files.marked_paths(), "No files found")
+    }
+}

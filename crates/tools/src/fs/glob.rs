@@ -1,0 +1,160 @@
+//! `glob`: find files by a pattern over their path.
+
+use helve_contract::{
+    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    ports::{self, Found, FoundFile, Kind, Noise},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Finds files whose path matches a pattern such as `src/**/*.rs`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Glob {
+    /// The pattern: `*` and `?` inside a name, `**` for any number of folders, `{a,b}`, `[a-z]`.
+    pub pattern: String,
+    /// The folder to start in; the whole workspace otherwise.
+    pub path: Option<String>,
+    /// Let a pattern without a slash match at any depth.
+    pub any_depth: bool,
+    /// In which order.
+    pub order: Order,
+    /// Include what ignore files leave out.
+    pub ignored: bool,
+    /// Include hidden files.
+    pub hidden: bool,
+    /// How many at most.
+    pub limit: Option<usize>,
+}
+
+/// An order of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// By path.
+    #[default]
+    Path,
+    /// The newest first.
+    Newest,
+}
+
+/// Files that were found by name.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Where the search started.
+    pub start: SafePath,
+    /// What was found.
+    pub found: Found,
+    /// How many were asked for at most.
+    pub limit: usize,
+}
+
+/// How many files are given where nothing was said.
+const LIMIT: usize = 1000;
+
+impl Tool for Glob {
+    const NAME: &'static str = "glob";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = Files;
+
+    async fn run(self, call: &Call) -> Result<Files> {
+        if self.pattern.trim().is_empty() {
+            return Err(Error::failed("the pattern is empty; `**` finds all files"));
+        }
+        let (folder, pattern) = apart(self.path.as_deref(), &self.pattern);
+        let start = match folder {
+            Some(folder) => call.readable(folder)?,
+            None => call.top()?,
+        };
+        folder(call, &start).await?;
+        let limit = self.limit.unwrap_or(LIMIT);
+        let find = ports::Find {
+            whole_path: !self.any_depth || pattern.contains('/'),
+            pattern: Some(pattern),
+            kind: Some(Kind::File),
+            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            order: match self.order {
+                Order::Path => ports::Order::Path,
+                Order::Newest => ports::Order::Newest,
+            },
+            limit,
+        };
+        let found = call.host().find(&start, &find).await?;
+        Ok(Files { start, found, limit })
+    }
+}
+
+/// Refuses what is no folder, with names that look like it.
+pub(super) async fn folder(call: &Call, path: &SafePath) -> Result<()> {
+    match call.host().stat(path).await {
+        Ok(stat) if stat.kind == Kind::Folder => Ok(()),
+        Ok(_) => Err(Error::file(path, FileFault::NotFolder)),
+        Err(error) => Err(super::explain(call, path, error).await),
+    }
+}
+
+/// A pattern that starts with a folder of its own (`/w/src/**`): the folder, and the pattern beneath it.
+fn apart(path: Option<&str>, pattern: &str) -> (Option<String>, String) {
+    let pattern = pattern.trim();
+    if !pattern.starts_with('/') {
+        return (path.map(str::to_owned), pattern.trim_start_matches("./").to_owned());
+    }
+    let wild = pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len());
+    let slash = pattern[..wild].rfind('/').unwrap_or(0);
+    let folder = if slash == 0 { "/" } else { &pattern[..slash] };
+    (Some(folder.to_owned()), pattern[slash + 1..].to_owned())
+}
+
+/// How the dialects tell of files that were found.
+impl Files {
+    /// The paths as the model knows them.
+    pub fn paths(&self) -> Vec<String> {
+        self.found.files.iter().map(|file| self.start.shown(&file.path)).collect()
+    }
+
+    /// The same, with `/` after folders.
+    pub fn marked_paths(&self) -> Vec<String> {
+        let mark = |file: &FoundFile| if file.kind == Kind::Folder { "/" } else { "" };
+        self.found.files.iter().map(|file| format!("{}{}", self.start.shown(&file.path), mark(file))).collect()
+    }
+
+    /// One path a line; what was left out is said at the end, and why there is nothing.
+    pub fn reply(&self, paths: Vec<String>, nothing: &str) -> Reply {
+        let data = json!({
+            "numFiles": paths.len(),
+            "filenames": paths,
+            "truncated": (paths.len() as u64) < self.found.total || self.found.partial,
+            "totalMatches": self.found.total,
+        });
+        let mut rows = paths;
+        if rows.is_empty() {
+            rows.push(self.none(nothing));
+        } else if (rows.len() as u64) < self.found.total || self.found.partial {
+            let more = if self.found.partial { "at least " } else { "" };
+            rows.push(format!(
+                "[showing {} of {more}{}; use a narrower pattern or folder to see the rest]",
+                rows.len(),
+                self.found.total
+            ));
+        }
+        Reply { data: Some(data), ..rows.join("\n").into() }
+    }
+
+    fn none(&self, nothing: &str) -> String {
+        match (self.found.passed_over, self.found.partial) {
+            (0, false) => nothing.to_owned(),
+            (0, true) => format!("{nothing} (not everything was searched; start in a smaller folder)"),
+            (1, _) => format!("{nothing} (1 would match that is ignored or hidden; start in its own folder to see it)"),
+            (many, _) => {
+                format!("{nothing} ({many} would match that are ignored or hidden; start in their own folder to see them)")
+            }
+        }
+    }
+}
+
+impl From<Files> for Reply {
+    fn from(out: Files) -> Self {
+        out.reply(out.paths(), "No files found")
+    }
+}

@@ -1,0 +1,406 @@
+//! `grep`: search the contents of files, told as ripgrep tells it.
+
+use std::path::Path;
+
+use helve_contract::{
+    Call, Effects, Error, Reply, Result, SafePath, Tool,
+    ports::{self, Absence, FileHits, Hit, HitKind, Kind, Matches, Noise},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Searches the contents of files with a regular expression.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Grep {
+    /// What to look for: a regular expression.
+    pub pattern: String,
+    /// A file, or the folder to search; the whole workspace otherwise.
+    pub path: Option<String>,
+    /// Take the pattern literally.
+    pub literal: bool,
+    /// Without regard to case.
+    pub ignore_case: bool,
+    /// A match may span lines.
+    pub multiline: bool,
+    /// Only files that match one of these globs.
+    pub globs: Vec<String>,
+    /// Only files of this type, in ripgrep's names.
+    pub file_type: Option<String>,
+    /// Include what ignore files leave out.
+    pub ignored: bool,
+    /// Include hidden files.
+    pub hidden: bool,
+    /// Lines of context before each match.
+    pub before: usize,
+    /// Lines of context after each match.
+    pub after: usize,
+    /// What comes back.
+    pub mode: Mode,
+    /// Each match by itself instead of its line.
+    pub only_matching: bool,
+    /// How many come back at most.
+    pub limit: Option<usize>,
+    /// Leave out this many first.
+    pub offset: usize,
+    /// What `limit` and `offset` count.
+    pub unit: Unit,
+}
+
+/// What a search gives back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The matching lines.
+    #[default]
+    Lines,
+    /// How many lines match, by file.
+    Counts,
+    /// Which files match.
+    Files,
+}
+
+/// What a limit counts. Files and counts are rows either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Lines that match; their context is not counted.
+    #[default]
+    Matches,
+    /// Lines of the reply, as `head` counts them.
+    Rows,
+}
+
+/// What a search found, ready to be told.
+#[derive(Clone, Debug)]
+pub struct GrepOut {
+    /// What was asked.
+    pub asked: Grep,
+    /// Where the search started.
+    pub start: SafePath,
+    /// The start is a file, so that ripgrep would not name it in every line.
+    pub one_file: bool,
+    /// What was found.
+    pub matches: Matches,
+}
+
+/// Whether lines carry their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// They do.
+    Shown,
+    /// They do not.
+    Hidden,
+}
+
+/// Whether lines carry the name of their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Always.
+    Shown,
+    /// As ripgrep: not when one file was searched.
+    Auto,
+}
+
+/// How a dialect says that there is nothing, and how more can be searched.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing {
+    /// The words: `No matches found`.
+    pub text: &'static str,
+    /// How to search what ignore files leave out and what is hidden.
+    pub include: &'static str,
+    /// How to search without regard to case.
+    pub any_case: &'static str,
+}
+
+impl Default for Nothing {
+    fn default() -> Self {
+        Self {
+            text: "No matches found",
+            include: "name that folder or file as the place to search",
+            any_case: "start the pattern with (?i)",
+        }
+    }
+}
+
+/// How many bytes of lines a search keeps.
+const KEPT: usize = 8 << 20;
+
+impl Tool for Grep {
+    const NAME: &'static str = "grep";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = GrepOut;
+
+    async fn run(self, call: &Call) -> Result<GrepOut> {
+        if self.pattern.is_empty() {
+            return Err(Error::failed("the pattern is empty; say what to look for"));
+        }
+        if !self.literal {
+            well_formed(&self.pattern)?;
+        }
+        let start = match &self.path {
+            Some(path) => call.readable(path)?,
+            None => call.top()?,
+        };
+        let one_file = match call.host().stat(&start).await {
+            Ok(stat) => stat.kind != Kind::Folder,
+            Err(error) => return Err(super::explain(call, &start, error).await),
+        };
+        let matches = call.host().grep(&start, &self.port()).await?;
+        call.still_wanted()?;
+        Ok(GrepOut { asked: self, start, one_file, matches })
+    }
+}
+
+impl Grep {
+    fn port(&self) -> ports::Grep {
+        let (limit, offset) = match (self.mode, self.unit) {
+            (Mode::Lines, Unit::Matches) => (self.limit, self.offset),
+            // Every row belongs to a match or stands near one, so that so many matches are enough.
+            (Mode::Lines, Unit::Rows) => (self.limit.map(|limit| limit.saturating_add(self.offset)), 0),
+            (Mode::Counts | Mode::Files, _) => (None, 0),
+        };
+        ports::Grep {
+            pattern: self.pattern.clone(),
+            literal: self.literal,
+            ignore_case: self.ignore_case,
+            multiline: self.multiline,
+            globs: self.globs.clone(),
+            file_type: self.file_type.clone(),
+            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            context: (self.before, self.after),
+            output: match self.mode {
+                Mode::Lines => ports::Output::Lines,
+                Mode::Counts => ports::Output::Counts,
+                Mode::Files => ports::Output::Files,
+            },
+            only_matching: self.only_matching,
+            limit,
+            offset,
+            max_bytes: KEPT,
+        }
+    }
+}
+
+/// Refuses what is no regular expression, with the place where it goes wrong.
+fn well_formed(pattern: &str) -> Result<()> {
+    // A size of nothing stops the compiler right after the parser, whose judgement alone is wanted here.
+    match regex::bytes::RegexBuilder::new(pattern).size_limit(0).build() {
+        Err(regex::Error::Syntax(text)) => Err(Error::failed(format!(
+            "{text}\nTo search for the text as it stands, escape it: {}",
+            regex::escape(pattern)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// How the dialects tell of a search. Every text says what was left out, and why there is nothing.
+impl GrepOut {
+    /// The path of a file as the model knows it.
+    pub fn shown(&self, path: &Path) -> String {
+        self.start.shown(path)
+    }
+
+    /// As `rg` prints lines: `path:12:text`, context `path-11-text`, `--` between groups.
+    pub fn lines(&self, numbers: Numbers, names: Names) -> Vec<String> {
+        let named = names == Names::Shown || !self.one_file;
+        let apart = self.asked.before + self.asked.after > 0;
+        let mut rows: Vec<String> = Vec::new();
+        for file in &self.matches.files {
+            let name = self.shown(&file.path);
+            if let Some(at) = file.binary {
+                let told = format!("binary file matches (found \"\\0\" byte around offset {at})");
+                rows.push(if named { format!("{name}: {told}") } else { told });
+                continue;
+            }
+            if apart && !rows.is_empty() && !file.hits.is_empty() {
+                rows.push("--".to_owned());
+            }
+            rows.extend(file.hits.iter().map(|hit| row(named.then_some(name.as_str()), numbers, hit)));
+        }
+        rows
+    }
+
+    /// 002's lines: `path:12: text`, context `path-11- text`, long lines cut.
+    pub fn spaced_lines(&self) -> Vec<String> {
+        let mut rows: Vec<String> = Vec::new();
+        for file in &self.matches.files {
+            let name = self.shown(&file.path);
+            if file.binary.is_some() {
+                rows.push(format!("{name}: binary file matches"));
+                continue;
+            }
+            rows.extend(file.hits.iter().map(|hit| {
+                let text = cut(&String::from_utf8_lossy(&hit.text), 500);
+                match hit.kind {
+                    HitKind::Match => format!("{name}:{}: {text}", hit.line),
+                    HitKind::Context => format!("{name}-{}- {text}", hit.line),
+                    HitKind::Gap => "--".to_owned(),
+                }
+            }));
+        }
+        rows
+    }
+
+    /// As `rg -c` prints: `path:3`.
+    pub fn counts(&self, names: Names) -> Vec<String> {
+        let named = names == Names::Shown || !self.one_file;
+        let told = |file: &FileHits| match named {
+            true => format!("{}:{}", self.shown(&file.path), file.count),
+            false => file.count.to_string(),
+        };
+        self.matches.files.iter().map(told).collect()
+    }
+
+    /// As `rg -l` prints.
+    pub fn files(&self) -> Vec<String> {
+        self.matches.files.iter().map(|file| self.shown(&file.path)).collect()
+    }
+
+    /// These rows as a reply, cut to the limit, with what is missing said at the end, and why there is nothing.
+    pub fn reply(&self, rows: Vec<String>, nothing: Nothing) -> Reply {
+        if self.matches.files.is_empty() && self.matches.total == 0 {
+            return Reply { data: Some(self.data(&[])), ..self.none(nothing).into() };
+        }
+        let all = rows.len();
+        let by_rows = self.asked.mode != Mode::Lines || self.asked.unit == Unit::Rows;
+        let (skip, take) =
+            if by_rows { (self.asked.offset, self.asked.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
+        let shown: Vec<String> = rows.into_iter().skip(skip).take(take).collect();
+        let mut text = shown.join("\n");
+        if let Some(more) = self.more(shown.len(), all, by_rows) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&more);
+        }
+        Reply { data: Some(self.data(&shown)), ..text.into() }
+    }
+
+    /// The line that says what was left out, and where to go on.
+    fn more(&self, shown: usize, all: usize, by_rows: bool) -> Option<String> {
+        let thing = match self.asked.mode {
+            Mode::Lines if by_rows => "lines",
+            Mode::Lines => "matches",
+            Mode::Counts | Mode::Files => "files",
+        };
+        let kept = if by_rows { shown } else { self.kept() };
+        // The host counted on past the limit; rows beyond it were not made, so there may be more than these.
+        let total = match self.asked.mode {
+            Mode::Lines if by_rows => all.max(self.matches.total as usize),
+            Mode::Lines => self.matches.total as usize,
+            Mode::Counts | Mode::Files => all,
+        };
+        let (first, last) = (self.asked.offset, self.asked.offset + kept);
+        let partial = if self.matches.partial { " Not everything was searched; narrow the search." } else { "" };
+        if kept == 0 {
+            return Some(format!("[nothing at offset {first}: there are {total} {thing} in all.{partial}]"));
+        }
+        if last < total {
+            let at_least = if by_rows && self.asked.mode == Mode::Lines { "at least " } else { "" };
+            return Some(format!(
+                "[showing {thing} {}-{last} of {at_least}{total}; go on at offset {last}, or narrow the search.{partial}]",
+                first + 1
+            ));
+        }
+        self.matches.partial.then(|| "[not everything was searched; narrow the search to see the rest]".to_owned())
+    }
+
+    /// How many matching lines are in hand.
+    fn kept(&self) -> usize {
+        let matching = |file: &FileHits| match file.binary {
+            Some(_) => file.count as usize,
+            None => file.hits.iter().filter(|hit| hit.kind == HitKind::Match).count(),
+        };
+        self.matches.files.iter().map(matching).sum()
+    }
+
+    /// Why there is nothing, on one line.
+    pub fn none(&self, nothing: Nothing) -> String {
+        let Absence { ignored, hidden, binary, large, other_case, searched } = self.matches.absence;
+        let mut why = Vec::new();
+        let hits = |(lines, files): (u64, u64), which: &str| {
+            format!("{} in {} {which} {}", count(lines, "hit"), files, if files == 1 { "file" } else { "files" })
+        };
+        if ignored.0 > 0 {
+            why.push(format!("{}; include them: {}", hits(ignored, "ignored"), nothing.include));
+        }
+        if hidden.0 > 0 {
+            why.push(format!("{}; include them: {}", hits(hidden, "hidden"), nothing.include));
+        }
+        if other_case > 0 {
+            why.push(format!("{} in another case; {}", count(other_case, "hit"), nothing.any_case));
+        }
+        if binary > 0 {
+            why.push(format!("{} would match", count(binary, "binary file")));
+        }
+        if large > 0 {
+            why.push(format!("{} too large to be searched", count(large, "file")));
+        }
+        if self.matches.partial {
+            why.push("not everything was searched; narrow the search".to_owned());
+        }
+        if why.is_empty() && searched == 0 {
+            why.push("no file was searched; look at the path and the file filter".to_owned());
+        }
+        if why.is_empty() { nothing.text.to_owned() } else { format!("{} ({})", nothing.text, why.join("; ")) }
+    }
+
+    fn data(&self, shown: &[String]) -> serde_json::Value {
+        let mode = match self.asked.mode {
+            Mode::Lines => "content",
+            Mode::Counts => "count",
+            Mode::Files => "files_with_matches",
+        };
+        let files: Vec<_> = if self.asked.mode == Mode::Files { shown.to_vec() } else { self.files() };
+        json!({
+            "mode": mode,
+            "numFiles": self.matches.total_files,
+            "filenames": files,
+            "numLines": shown.len(),
+            "numMatches": self.matches.total,
+        })
+    }
+}
+
+impl From<GrepOut> for Reply {
+    fn from(out: GrepOut) -> Self {
+        let rows = match out.asked.mode {
+            Mode::Lines => out.lines(Numbers::Shown, Names::Auto),
+            Mode::Counts => out.counts(Names::Auto),
+            Mode::Files => out.files(),
+        };
+        out.reply(rows, Nothing::default())
+    }
+}
+
+fn row(name: Option<&str>, numbers: Numbers, hit: &Hit) -> String {
+    let mark = match hit.kind {
+        HitKind::Match => ':',
+        HitKind::Context => '-',
+        HitKind::Gap => return "--".to_owned(),
+    };
+    let mut row = String::new();
+    if let Some(name) = name {
+        row.push_str(name);
+        row.push(mark);
+    }
+    if numbers == Numbers::Shown {
+        row.push_str(&hit.line.to_string());
+        row.push(mark);
+    }
+    row.push_str(&String::from_utf8_lossy(&hit.text));
+    row
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}... [truncated]", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

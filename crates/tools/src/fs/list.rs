@@ -1,0 +1,208 @@
+//! `list`: what is in a folder.
+
+use std::time::{Duration, SystemTime};
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{Item, Kind},
+    schemars,
+    schemars::JsonSchema,
+};
+use serde::Deserialize;
+
+use super::explain;
+
+/// The most entries that one listing shows.
+const MOST: usize = 10_000;
+
+/// Lists a folder, sorted by name. Folders end in `/`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// Folder to list. The workspace, when it is left out.
+    pub path: Option<String>,
+    /// Show names that begin with a dot, too.
+    #[serde(default)]
+    pub hidden: bool,
+}
+
+/// What is in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The folder, as the model knows it.
+    pub path: String,
+    /// Its entries, sorted by name.
+    pub entries: Vec<Item>,
+    /// How many more there are than are shown.
+    pub rest: usize,
+    /// How many were passed over because their names begin with a dot.
+    pub hidden: usize,
+}
+
+impl Tool for List {
+    const NAME: &'static str = "list";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = Listing;
+
+    async fn run(self, call: &Call) -> Result<Listing> {
+        let path = match &self.path {
+            Some(path) => call.readable(path)?,
+            None => call.top()?,
+        };
+        let mut entries = match call.host().list(&path).await {
+            Ok(entries) => entries,
+            Err(error) => return Err(explain(call, &path, error).await),
+        };
+        let all = entries.len();
+        entries.retain(|it| self.hidden || !it.name.starts_with('.'));
+        let (hidden, rest) = (all - entries.len(), entries.len().saturating_sub(MOST));
+        entries.truncate(MOST);
+        Ok(Listing { path: path.to_string(), entries, rest, hidden })
+    }
+}
+
+impl Listing {
+    /// One name a line; folders end in `/`.
+    #[must_use]
+    pub fn names(&self) -> String {
+        self.lines(named)
+    }
+
+    /// One entry a line: `name (file, 12B)`.
+    #[must_use]
+    pub fn with_sizes(&self) -> String {
+        self.lines(|it| match it.kind {
+            Kind::Folder => format!("{} (dir)", it.name),
+            Kind::Link => format!("{} (symlink to {})", it.name, it.target.as_deref().unwrap_or("?")),
+            Kind::Other => format!("{} (special)", it.name),
+            Kind::File => format!("{} (file, {})", it.name, size(it.size)),
+        })
+    }
+
+    /// One entry a line, in columns: size, last change in UTC, name.
+    #[must_use]
+    pub fn with_sizes_and_times(&self) -> String {
+        self.lines(|it| {
+            let size = if it.kind == Kind::File { size(it.size) } else { "-".to_owned() };
+            let time = it.modified.map_or_else(|| "-".to_owned(), minute);
+            let target = it.target.as_ref().map(|it| format!(" -> {it}")).unwrap_or_default();
+            format!("{size:>9}  {time:<16}  {}{target}", named(it))
+        })
+    }
+
+    /// What a listing says below its entries: that it is empty, cut, or passes something over.
+    fn lines(&self, line: impl Fn(&Item) -> String) -> String {
+        let mut lines: Vec<_> = self.entries.iter().map(line).collect();
+        if self.rest > 0 {
+            lines.push(format!("[{} more entries are not shown; search by name instead]", self.rest));
+        }
+        if lines.is_empty() {
+            lines.push(match self.hidden {
+                0 => format!("{} is empty", self.path),
+                1 => format!("{} holds only 1 hidden entry", self.path),
+                count => format!("{} holds only {count} hidden entries", self.path),
+            });
+        }
+        lines.join("\n")
+    }
+}
+
+impl From<Listing> for Reply {
+    fn from(it: Listing) -> Self {
+        it.names().into()
+    }
+}
+
+fn named(it: &Item) -> String {
+    if it.kind == Kind::Folder { format!("{}/", it.name) } else { it.name.clone() }
+}
+
+/// A number of bytes for people: `12B`, `50.0KB`, `1.5MB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes}B"),
+        1024..0x10_0000 => format!("{:.1}KB", bytes as f64 / 1024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1}MB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1}GB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// A time as `2023-11-14 22:13`, in UTC.
+fn minute(time: SystemTime) -> String {
+    let seconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX / 2),
+        Err(before) => -i64::try_from(before.duration().saturating_add(Duration::from_secs(59)).as_secs()).unwrap_or(0),
+    };
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 0000-03-01, so that the leap day is the last of its year; 400 years have 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{date:02} {:02}:{:02}", rest / 3600, rest / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Data, Memory, call, run, says};
+
+    fn memory() -> Memory {
+        let memory = Memory::with(&[("b.txt", "12345"), ("src/a.rs", "x"), (".env", "x")]);
+        memory.put("link", Data::Link("b.txt".into()));
+        memory.put("big", Data::Repeated(vec![b'x'], 51_200));
+        memory
+    }
+
+    #[tokio::test]
+    async fn shows_as_much_as_is_asked_for() {
+        let listing = run(&memory(), List::default()).await.unwrap();
+        assert_eq!(listing.names(), "b.txt\nbig\nlink\nsrc/");
+        assert_eq!(
+            listing.with_sizes(),
+            "b.txt (file, 5B)\nbig (file, 50.0KB)\nlink (symlink to b.txt)\nsrc (dir)"
+        );
+        assert_eq!(
+            listing.with_sizes_and_times(),
+            "       5B  2023-11-14 22:13  b.txt\n   50.0KB  2023-11-14 22:13  big\n        \
+             -  2023-11-14 22:13  link -> b.txt\n        -  2023-11-14 22:13  src/"
+        );
+        assert_eq!(run(&memory(), List { path: None, hidden: true }).await.unwrap().entries[0].name, ".env");
+    }
+
+    #[tokio::test]
+    async fn says_that_there_is_nothing() {
+        let (reply, _) = call::<List>(&[("e/", ""), ("h/.a", "")], r#"{"path": "e"}"#).await;
+        says(&reply, "e is empty");
+        let (reply, _) = call::<List>(&[("e/", ""), ("h/.a", "")], r#"{"path": "h"}"#).await;
+        says(&reply, "h holds only 1 hidden entry");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_no_folder() {
+        let (reply, _) = call::<List>(&[("a.txt", "")], r#"{"path": "a.txt"}"#).await;
+        says(&reply, "a.txt: this is a file, not a folder");
+    }
+
+    #[tokio::test]
+    async fn counts_what_it_does_not_show() {
+        let memory = Memory::default();
+        for number in 0..10_007 {
+            memory.put(&format!("f{number:05}"), Data::Bytes(Vec::new()));
+        }
+        let listing = run(&memory, List::default()).await.unwrap();
+        assert!(listing.names().ends_with("f09999\n[7 more entries are not shown; search by name instead]"));
+    }
+
+    #[test]
+    fn knows_the_calendar() {
+        let at = |seconds: u64| minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!([at(0), at(951_827_640), at(4_107_542_399)], ["1970-01-01 00:00", "2000-02-29 12:34", "2100-02-28 23:59"]);
+        assert_eq!(minute(SystemTime::UNIX_EPOCH - Duration::from_secs(60)), "1969-12-31 23:59");
+    }
+}

@@ -1,0 +1,89 @@
+//! Commands and processes: run one, watch one, end one.
+
+mod process;
+mod run;
+mod task;
+
+pub use process::{Action, Process, ProcessOut};
+pub use run::{Run, RunOut, Stdin};
+pub use task::{TaskOutput, TaskRead, TaskStop, TaskStopped};
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Error, Result,
+    ports::{State, TaskId, TaskInfo},
+};
+
+/// How much output is taken into a reply at most; the task's file has all of it.
+const SHOWN: usize = 1 << 20;
+
+/// The word for where a task stands, as the dialects with tasks spell it.
+fn word(state: &State) -> &'static str {
+    match state {
+        State::Running => "running",
+        State::Ended(exit) if exit.code == 0 => "completed",
+        State::Ended(_) | State::TimedOut(_) => "failed",
+        State::Stopped(_) => "stopped",
+    }
+}
+
+/// What there is to say about how a command ended, beside its output and exit code. One remark a line.
+fn remarks(state: &State) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(exit) = state.exit() {
+        if exit.left_behind {
+            remarks.push(
+                "A job remained when the command ended, and was ended with it. Start long jobs in the background."
+                    .to_owned(),
+            );
+        }
+        remarks.extend(exit.denials.iter().cloned());
+    }
+    remarks
+}
+
+/// `1.25 s` or `340 ms`.
+fn seconds(time: Duration) -> String {
+    match time.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => format!("{:.2} s", ms as f64 / 1000.0),
+    }
+}
+
+/// The error for an id that is not there, with the ids that are.
+async fn strayed(call: &Call, id: &TaskId, error: Error) -> Error {
+    let Error::Failed(text) = error else { return error };
+    let tasks = call.tasks().list(call).await;
+    if tasks.iter().any(|it| it.id == *id) {
+        return Error::Failed(text);
+    }
+    let known: Vec<_> =
+        tasks.iter().rev().take(5).map(|it| format!("{} ({}, `{}`)", it.id, word(&it.state), brief(&it.command))).collect();
+    Error::Failed(match known.len() {
+        0 => format!("{text}; nothing was started in the background"),
+        _ => format!("{text}; there are {}", known.join(", ")),
+    })
+}
+
+/// Waits without waiting: where a task stands now.
+async fn look(call: &Call, id: &TaskId) -> Result<TaskInfo> {
+    match call.tasks().wait(call, id, helve_contract::ports::Until::Now).await {
+        Ok(info) => Ok(info),
+        Err(error) => Err(strayed(call, id, error).await),
+    }
+}
+
+/// A command in one short line.
+fn brief(command: &str) -> String {
+    let line = command.lines().next().unwrap_or_default();
+    match line.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None if command.lines().nth(1).is_some() => format!("{line}…"),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,148 @@
+//! `process`: look after a command in the background.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Error, Keep, Reply, Result, Tool,
+    ports::{Signal, State, TaskId, TaskInfo, TaskOutput},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Looks after a command in the background: its state, its output, its input, a signal.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Process {
+    /// Which command.
+    pub id: String,
+    /// What to do.
+    pub action: Action,
+    /// What to write to its standard input.
+    #[serde(default)]
+    pub input: Option<String>,
+    /// Which signal to send, such as SIGTERM.
+    #[serde(default)]
+    pub signal: Option<String>,
+}
+
+/// What to do with a command in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Tell where it stands.
+    Status,
+    /// Write to its standard input.
+    Input,
+    /// Send it a signal.
+    Signal,
+    /// Give its output so far.
+    Poll,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum ProcessOut {
+    /// Where it stands.
+    Status(TaskInfo),
+    /// This many bytes went to its standard input.
+    Sent(TaskInfo, usize),
+    /// This signal was sent.
+    Signalled(TaskInfo, Signal),
+    /// The end of its output so far.
+    Polled(TaskInfo, TaskOutput),
+}
+
+/// How many bytes of a buffered output `poll` gives at most: its end.
+const BUFFER: usize = 10_000;
+
+impl Tool for Process {
+    const NAME: &'static str = "process";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    type Output = ProcessOut;
+
+    async fn run(self, call: &Call) -> Result<ProcessOut> {
+        let id = TaskId(self.id);
+        let info = super::look(call, &id).await?;
+        match self.action {
+            Action::Status => Ok(ProcessOut::Status(info)),
+            Action::Input => {
+                let input = self.input.ok_or_else(|| Error::failed("there is no input to write; send some text"))?;
+                running(&info)?;
+                call.tasks().input(call, &id, input.as_bytes()).await?;
+                Ok(ProcessOut::Sent(info, input.len()))
+            }
+            Action::Signal => {
+                let signal = Signal::named(self.signal.as_deref().unwrap_or("SIGTERM"))?;
+                running(&info)?;
+                call.tasks().signal(call, &id, signal).await?;
+                Ok(ProcessOut::Signalled(info, signal))
+            }
+            Action::Poll => {
+                let from = info.written.saturating_sub(BUFFER as u64);
+                let mut output = call.tasks().output(call, &id, from, BUFFER).await?;
+                output.skipped = output.skipped.max(from);
+                Ok(ProcessOut::Polled(info, output))
+            }
+        }
+    }
+}
+
+fn running(info: &TaskInfo) -> Result<()> {
+    match &info.state {
+        State::Running => Ok(()),
+        _ => Err(Error::failed(format!("process {} has ended already; ask for its status or output", info.id))),
+    }
+}
+
+impl From<ProcessOut> for Reply {
+    /// 000's words.
+    fn from(out: ProcessOut) -> Self {
+        let (text, info) = match out {
+            ProcessOut::Status(info) => (status(&info), info),
+            ProcessOut::Sent(info, bytes) => (format!("wrote {bytes} bytes to process {}", info.id), info),
+            ProcessOut::Signalled(info, signal) => (format!("sent {} to process {}", signal.name(), info.id), info),
+            ProcessOut::Polled(info, output) => (polled(&info, &output), info),
+        };
+        Self {
+            text,
+            exit: info.state.exit().map(|exit| exit.code),
+            keep: Keep::Tail,
+            spill: info.file.clone(),
+            wall: Some(info.level.name().to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+fn status(info: &TaskInfo) -> String {
+    let running = info.state == State::Running;
+    let mut lines = vec![
+        format!("state: {}", if running { "running" } else { "completed" }),
+        format!("running: {running}"),
+    ];
+    if let Some(exit) = info.state.exit() {
+        let how = match info.state {
+            State::TimedOut(_) => "; timeout",
+            State::Stopped(_) => "; stopped",
+            State::Running | State::Ended(_) => "",
+        };
+        lines.push(format!("exit code: {}{how}", exit.code));
+    }
+    lines.push(format!("runtime: {}", super::seconds(info.ran)));
+    lines.push(format!("output: {} bytes", info.written));
+    lines.extend(super::remarks(&info.state));
+    lines.join("\n")
+}
+
+fn polled(info: &TaskInfo, output: &TaskOutput) -> String {
+    let mut text = String::new();
+    if output.skipped > 0 {
+        let place = info.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
+        text = format!("[{} earlier bytes are not shown{place}]\n", output.skipped);
+    }
+    if output.merged.is_empty() {
+        text.push_str(if info.state == State::Running { "(no output yet)" } else { "(no output)" });
+    }
+    text.push_str(&output.merged);
+    text
+}

@@ -1,0 +1,354 @@
+//! `run`: a shell command, waited for or left in the background.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use helve_contract::{
+    Access, Call, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
+    ports::{Command, Input, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Runs a shell command and tells its output and exit code.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Run {
+    /// The command, for bash.
+    pub script: String,
+    /// Where it starts; the session's folder otherwise.
+    pub dir: Option<String>,
+    /// More names and values for its environment.
+    pub env: BTreeMap<String, String>,
+    /// When it is ended; `None` lets it run.
+    pub timeout: Option<Duration>,
+    /// Do not wait for it.
+    pub background: bool,
+    /// What it is for, in a few words; the label of the task.
+    pub description: Option<String>,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// Give it a terminal.
+    pub terminal: bool,
+    /// Keep it away from the network, whatever is configured.
+    pub offline: bool,
+    /// Which end of a long output comes back.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub keep: Keep,
+}
+
+/// What a command reads from its standard input.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stdin {
+    /// Nothing: it is at its end.
+    #[default]
+    Closed,
+    /// This text, and then the end.
+    Text(String),
+    /// What is written to it later.
+    Open,
+}
+
+/// How a command went.
+#[derive(Clone, Debug)]
+pub struct RunOut {
+    /// Its id, where it was left in the background.
+    pub id: Option<String>,
+    /// Running, or how it ended.
+    pub state: State,
+    /// Both streams as they came.
+    pub merged: String,
+    /// Standard output alone.
+    pub stdout: String,
+    /// Standard error alone.
+    pub stderr: String,
+    /// Exit code, once it has ended.
+    pub exit: Option<i32>,
+    /// How long it ran.
+    pub ran: Duration,
+    /// The limit that it ran under.
+    pub timeout: Option<Duration>,
+    /// The walls around it.
+    pub level: Level,
+    /// The file with all of its raw output.
+    pub file: Option<String>,
+    /// Bytes of output in all, shown or not.
+    pub written: u64,
+    /// Bytes of output that are not in the texts here.
+    pub unseen: u64,
+    /// It left processes behind that held its output open; they were ended.
+    pub left_behind: bool,
+    /// What a wall refused, in words.
+    pub denials: Vec<String>,
+    /// It ran out of time.
+    pub timed_out: bool,
+    /// The caller gave up on it.
+    pub cancelled: bool,
+    /// Which end of a long output matters.
+    pub keep: Keep,
+}
+
+impl Tool for Run {
+    const NAME: &'static str = "run";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const TIMEOUT: Duration = Duration::MAX;
+    type Output = RunOut;
+
+    async fn run(self, call: &Call) -> Result<RunOut> {
+        if self.script.trim().is_empty() {
+            return Err(Error::failed("the command is empty"));
+        }
+        if self.script.contains('\0') {
+            return Err(Error::failed("the command has a NUL character in it, which no shell takes"));
+        }
+        let command = self.command(call)?;
+        let label = self.description.as_deref().unwrap_or(&self.script);
+        let id = call.tasks().start(call, command, self.timeout, label).await?;
+
+        if self.background {
+            let info = super::look(call, &id).await?;
+            return Ok(self.told(info, TaskOutput::default(), Some(id.0)));
+        }
+        let mut info = call.tasks().wait(call, &id, Until::End).await;
+        let cancelled = call.cancel.is_cancelled();
+        if cancelled && !matches!(&info, Ok(info) if info.state.exit().is_some()) {
+            info = call.tasks().stop(call, &id).await;
+        }
+        let info = info?;
+        let output = self.output(call, &id, &info).await?;
+        call.tasks().forget(call, &id).await;
+        Ok(RunOut { cancelled, ..self.told(info, output, None) })
+    }
+}
+
+impl Run {
+    fn command(&self, call: &Call) -> Result<Command> {
+        let workspace = &call.session.workspace;
+        let here = call.session.dir()?;
+        let dir = match &self.dir {
+            Some(dir) => workspace.check(Path::new(dir), Access::Read, Some(&here))?,
+            None => here,
+        };
+        let roots = workspace.roots().iter().map(|root| whole(call, root)).collect::<Result<_>>()?;
+        let input = match &self.stdin {
+            Stdin::Closed => Input::Closed,
+            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
+            Stdin::Open => Input::Open,
+        };
+        Ok(Command {
+            script: Some(self.script.clone()),
+            argv: Vec::new(),
+            dir,
+            roots,
+            env: self.env.clone().into_iter().collect(),
+            input,
+            network: if self.offline { Network::Off } else { Network::Configured },
+            terminal: self.terminal.then_some(Terminal { rows: 24, columns: 80 }),
+        })
+    }
+
+    /// The end of the output that matters.
+    async fn output(&self, call: &Call, id: &TaskId, info: &TaskInfo) -> Result<TaskOutput> {
+        let from = match self.keep {
+            Keep::Head => 0,
+            Keep::Tail => info.written.saturating_sub(super::SHOWN as u64),
+        };
+        call.tasks().output(call, id, from, super::SHOWN).await
+    }
+
+    fn told(&self, info: TaskInfo, output: TaskOutput, id: Option<String>) -> RunOut {
+        let exit = info.state.exit().cloned();
+        RunOut {
+            id,
+            exit: exit.as_ref().map(|exit| exit.code),
+            left_behind: exit.as_ref().is_some_and(|exit| exit.left_behind),
+            denials: exit.map(|exit| exit.denials).unwrap_or_default(),
+            timed_out: matches!(info.state, State::TimedOut(_)),
+            cancelled: false,
+            unseen: match self.keep {
+                Keep::Head => info.written.saturating_sub(output.next) + output.skipped,
+                Keep::Tail => info.written.saturating_sub(super::SHOWN as u64).max(output.skipped),
+            },
+            written: info.written,
+            merged: output.merged,
+            stdout: output.stdout,
+            stderr: output.stderr,
+            ran: info.ran,
+            timeout: self.timeout,
+            level: info.level,
+            file: info.file,
+            state: info.state,
+            keep: self.keep,
+        }
+    }
+}
+
+/// A whole root, with all the rights it has.
+fn whole(call: &Call, root: &Root) -> Result<SafePath> {
+    let access = if root.rights == Rights::Write { Access::Write } else { Access::Read };
+    let workspace = &call.session.workspace;
+    workspace.check(&root.dir, access, None).or_else(|error| match &root.name {
+        Some(name) => workspace.check(Path::new(&format!("/{name}")), access, None),
+        None => Err(error),
+    })
+}
+
+/// How the dialects tell of a command.
+impl RunOut {
+    /// 000: `exit code: N`, then the output. A command that fails is no error.
+    pub fn status_first(self) -> Reply {
+        if let Some(id) = &self.id {
+            let text = format!("started in the background; process id: {id}\nask for its status or its output by this id");
+            return self.reply(text);
+        }
+        let end = match (self.timed_out, self.cancelled) {
+            (true, _) => "; timeout",
+            (_, true) => "; canceled",
+            _ => "",
+        };
+        let text = format!("exit code: {}{end}\n{}", self.code(), self.with_remarks(&self.merged));
+        self.reply(text)
+    }
+
+    /// 001: `{stdout, stderr, exitCode}`.
+    pub fn streams(self) -> Reply {
+        let mut data = json!({ "stdout": self.stdout, "stderr": self.stderr, "exitCode": self.code() });
+        if self.timed_out {
+            data["timedOut"] = true.into();
+        }
+        let remarks = self.remarks();
+        if !remarks.is_empty() {
+            data["notes"] = remarks.into();
+        }
+        let json = Reply::json(data);
+        let reply = self.reply(String::new());
+        Reply { text: json.text, data: json.data, form: json.form, ..reply }
+    }
+
+    /// 002: the output, then `[exit code: N]` where it is not zero. A command that fails is no error.
+    pub fn status_last(self) -> Reply {
+        let mut text = self.with_remarks(&self.merged);
+        let mut line = |said: String| {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&said);
+        };
+        if self.timed_out {
+            line(format!("[{}]", self.timeout_told()));
+        }
+        match self.code() {
+            0 => {}
+            code => line(format!("[exit code: {code}]")),
+        }
+        if text.is_empty() {
+            text.push_str("(no output)");
+        }
+        self.reply(text)
+    }
+
+    /// 003: the output, or an error with the exit code and the output.
+    pub fn text_or_error(self) -> Reply {
+        let output = self.with_remarks(&self.merged);
+        let code = self.code();
+        let text = match (self.timed_out, code, output.is_empty()) {
+            (true, _, true) => self.timeout_told(),
+            (true, _, false) => format!("{}: {output}", self.timeout_told()),
+            (false, 0, true) => "command completed with no output".to_owned(),
+            (false, 0, false) => output,
+            (false, _, true) => format!("command exited with status {code}"),
+            (false, _, false) => format!("command exited with status {code}: {output}"),
+        };
+        let is_error = self.timed_out || code != 0;
+        Reply { is_error, ..self.reply(text) }
+    }
+
+    /// 004: the output; a command that fails is an error whose first line is `Exit code N`. In the background, the id.
+    pub fn merged_or_error(self) -> Reply {
+        if let Some(id) = &self.id {
+            let file = self.file.as_ref().map(|file| format!(" Its output is also in {file}.")).unwrap_or_default();
+            let text = format!(
+                "Command running in background with ID: {id}. Ask for the task's output by this ID, or stop it.{file}"
+            );
+            return self.reply(text);
+        }
+        let output = self.with_remarks(&self.merged);
+        let mut first = Vec::new();
+        if self.timed_out {
+            first.push(self.timeout_told());
+        } else if self.cancelled {
+            first.push("Command was interrupted".to_owned());
+        } else if self.code() != 0 {
+            first.push(format!("Exit code {}", self.code()));
+        }
+        let is_error = !first.is_empty();
+        first.extend((!output.is_empty()).then_some(output));
+        let text = if first.is_empty() { "(Command completed with no output)".to_owned() } else { first.join("\n") };
+        Reply { is_error, ..self.reply(text) }
+    }
+
+    fn code(&self) -> i32 {
+        self.exit.unwrap_or(0)
+    }
+
+    fn timeout_told(&self) -> String {
+        let limit = self.timeout.unwrap_or(self.ran);
+        format!("Command timed out after {} and was ended", super::seconds(limit))
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        super::remarks(&self.state)
+    }
+
+    /// A text with what must be said beside it, and with what is not in it.
+    fn with_remarks(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if self.unseen > 0 {
+            let place = self.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
+            let told = format!("[{} of {} bytes of output are not shown{place}]", self.unseen, self.written);
+            match self.keep {
+                Keep::Tail => text.insert_str(0, &format!("{told}\n")),
+                Keep::Head => push_line(&mut text, &told),
+            }
+        }
+        for remark in self.remarks() {
+            push_line(&mut text, &format!("[{remark}]"));
+        }
+        text
+    }
+
+    fn reply(&self, text: String) -> Reply {
+        let data = json!({
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "interrupted": self.timed_out || self.cancelled,
+            "exitCode": self.exit,
+            "backgroundTaskId": self.id,
+            "durationMs": self.ran.as_millis() as u64,
+        });
+        Reply {
+            text,
+            data: Some(data),
+            exit: self.exit,
+            keep: self.keep,
+            spill: self.file.clone(),
+            wall: Some(self.level.name().to_owned()),
+            ..Reply::default()
+        }
+    }
+}
+
+impl From<RunOut> for Reply {
+    fn from(out: RunOut) -> Self {
+        out.merged_or_error()
+    }
+}
+
+fn push_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+}

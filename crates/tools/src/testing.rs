@@ -1,0 +1,412 @@
+//! A workspace in memory: one line to set it up, make a call and see what is left.
+#![allow(dead_code, reason = "each tool's tests use what they need")]
+
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use helve_contract::{
+    Access, Call, Entry, Error, FileFault, Glob, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath,
+    Session, Tool, Workspace, async_trait,
+    ports::{
+        Change, Chunk, Command, Documents, Expect, FileHits, Find, Found, FoundFile, Grep, Hit, HitKind, Host, Item,
+        Kind, Matches, NoTasks, Order, Output, PdfPages, Picture, Process, Span, Stamp, Stat, Written,
+    },
+};
+use sha2::{Digest, Sha256};
+
+/// Files by their path in the workspace.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// Calls a tool in its own words in a workspace with these files (`name/` is an empty folder), and gives back the
+/// reply and the files that are there afterwards.
+pub(crate) async fn call<T: Tool>(files: &[(&str, &str)], args: &str) -> (Reply, Files) {
+    let memory = Memory::with(files);
+    let reply = call_on::<T>(&memory, args).await;
+    (reply, memory.files())
+}
+
+/// Calls a tool in its own words in a workspace that the test made.
+pub(crate) async fn call_on<T: Tool>(memory: &Memory, args: &str) -> Reply {
+    let args = serde_json::from_str(args).unwrap();
+    Entry::of::<T>().run(args, memory.call()).await.unwrap_or_else(Into::into)
+}
+
+/// Runs a tool that the test built, in a workspace that the test made.
+pub(crate) async fn run<T: Tool>(memory: &Memory, tool: T) -> Result<T::Output> {
+    tool.run(&memory.call()).await
+}
+
+/// The words of a reply are these.
+#[track_caller]
+pub(crate) fn says(reply: &Reply, want: &str) {
+    assert_eq!(reply.text, want);
+}
+
+/// What is in a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// One piece again and again, up to a size: files far too large for memory.
+    Repeated(Vec<u8>, u64),
+    /// A symbolic link to another path of the workspace.
+    Link(String),
+    /// A FIFO or the like.
+    Fifo,
+    /// A folder with nothing in it.
+    Folder,
+}
+
+/// A host whose files are in memory, beneath `/w`. Cheap to clone; clones share the files.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    nodes: Arc<Mutex<BTreeMap<PathBuf, Data>>>,
+    meddler: Arc<Mutex<Vec<(PathBuf, Vec<u8>)>>>,
+}
+
+impl Memory {
+    /// These files; a name that ends in `/` is an empty folder.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let memory = Self::default();
+        for (name, text) in files {
+            match name.strip_suffix('/') {
+                Some(folder) => memory.put(folder, Data::Folder),
+                None => memory.put(name, Data::Bytes(text.as_bytes().to_vec())),
+            }
+        }
+        memory
+    }
+
+    /// One file of bytes.
+    pub(crate) fn of(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        let memory = Self::default();
+        memory.put(name, Data::Bytes(bytes.into()));
+        memory
+    }
+
+    /// Puts something at a path.
+    pub(crate) fn put(&self, name: &str, data: Data) {
+        self.nodes().insert(name.into(), data);
+    }
+
+    /// Somebody else writes these bytes right after the file is next read. Several wait in line.
+    pub(crate) fn meddle(&self, name: &str, bytes: impl Into<Vec<u8>>) {
+        self.meddler.lock().unwrap_or_else(PoisonError::into_inner).push((name.into(), bytes.into()));
+    }
+
+    /// The bytes of all files.
+    pub(crate) fn files(&self) -> Files {
+        self.nodes()
+            .iter()
+            .filter_map(|(path, data)| match data {
+                Data::Bytes(bytes) => Some((path.to_string_lossy().into_owned(), bytes.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The bytes of one file.
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        self.files().remove(name).unwrap_or_default()
+    }
+
+    /// A call in a session on this host, whose paths are relative to the workspace.
+    pub(crate) fn call(&self) -> Call {
+        self.call_reading(Reading::Relative)
+    }
+
+    /// The same, with paths written another way.
+    pub(crate) fn call_reading(&self, reading: Reading) -> Call {
+        let workspace = Workspace::new([Root::writable("/w").named("shared")], PathRules::default(), reading);
+        let ports =
+            Ports { host: Arc::new(self.clone()), tasks: Arc::new(NoTasks), documents: Arc::new(PaperDocuments) };
+        Call::new("call-1", Arc::new(Session::new("session-1", workspace, ports)))
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Data>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path that a path leads to, and what is there.
+    fn follow(&self, path: &SafePath) -> Result<(PathBuf, Data)> {
+        let mut at = path.relative().to_owned();
+        for _ in 0..40 {
+            match self.node(&at) {
+                Some(Data::Link(target)) => at = target.into(),
+                Some(data) => return Ok((at, data)),
+                None => return Err(missing(path)),
+            }
+        }
+        Err(Error::file(path, FileFault::LinkLoop))
+    }
+
+    fn node(&self, at: &Path) -> Option<Data> {
+        let nodes = self.nodes();
+        let folder = || nodes.keys().any(|key| key.starts_with(at)).then_some(Data::Folder);
+        if at.as_os_str().is_empty() { Some(Data::Folder) } else { nodes.get(at).cloned().or_else(folder) }
+    }
+
+    fn file(&self, path: &SafePath) -> Result<(PathBuf, Data)> {
+        match self.follow(path)? {
+            (_, Data::Folder) => Err(Error::file(path, FileFault::IsFolder)),
+            (_, Data::Fifo) => Err(Error::file(path, FileFault::NotRegular)),
+            found => Ok(found),
+        }
+    }
+
+    fn check(&self, path: &SafePath, expect: Expect) -> Result<(PathBuf, bool)> {
+        let found = match self.file(path) {
+            Ok(found) => Some(found),
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => None,
+            Err(other) => return Err(other),
+        };
+        match (expect, &found) {
+            (Expect::Absent, Some(_)) => return Err(Error::file(path, FileFault::Exists)),
+            (Expect::Content(hash), Some((_, Data::Bytes(bytes)))) if Sha256::digest(bytes).as_slice() == hash => {}
+            (Expect::Content(_), _) => return Err(Error::file(path, FileFault::Changed)),
+            (Expect::Anything | Expect::Absent, _) => {}
+        }
+        let created = found.is_none();
+        Ok((found.map_or_else(|| path.relative().to_owned(), |(at, _)| at), created))
+    }
+
+    /// Every path, folders included, with what it is.
+    fn walk(&self, beneath: &Path) -> Vec<(PathBuf, Data)> {
+        let mut all = BTreeMap::new();
+        for (path, data) in self.nodes().iter() {
+            for folder in path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
+                all.insert(folder.to_owned(), Data::Folder);
+            }
+            all.insert(path.clone(), data.clone());
+        }
+        all.into_iter().filter(|(path, _)| path.starts_with(beneath) && path != beneath).collect()
+    }
+}
+
+fn missing(path: &SafePath) -> Error {
+    Error::file(path, FileFault::Missing { near: Vec::new() })
+}
+
+fn kind(data: &Data) -> Kind {
+    match data {
+        Data::Bytes(_) | Data::Repeated(..) => Kind::File,
+        Data::Link(_) => Kind::Link,
+        Data::Fifo => Kind::Other,
+        Data::Folder => Kind::Folder,
+    }
+}
+
+fn size(data: &Data) -> u64 {
+    match data {
+        Data::Bytes(bytes) => bytes.len() as u64,
+        Data::Repeated(_, size) => *size,
+        Data::Link(target) => target.len() as u64,
+        Data::Fifo | Data::Folder => 0,
+    }
+}
+
+fn time() -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
+}
+
+fn hidden(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().to_string_lossy().starts_with('.'))
+}
+
+fn wanted(pattern: Option<&str>, path: &Path, whole_path: bool) -> bool {
+    let Some(pattern) = pattern else { return true };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !pattern.contains(['*', '?', '[', '{']) && !whole_path {
+        return name.contains(pattern);
+    }
+    let anchored = if whole_path { format!("/{pattern}") } else { pattern.to_owned() };
+    // The contract's globs also cover what is beneath a match; here the match itself is wanted.
+    let glob = Glob::new(&anchored);
+    glob.matches(path) && !path.parent().is_some_and(|it| !it.as_os_str().is_empty() && glob.matches(it))
+}
+
+#[async_trait]
+impl Host for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        let (_, data) = self.follow(path)?;
+        Ok(Stat { kind: kind(&data), size: size(&data), modified: time() })
+    }
+
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+        let (at, data) = self.file(path)?;
+        let size = size(&data);
+        let end = span.start.saturating_add(span.len).min(size);
+        let start = span.start.min(end);
+        let bytes = match &data {
+            Data::Bytes(bytes) => bytes[start as usize..end as usize].to_vec(),
+            Data::Repeated(piece, _) => {
+                let from = (start % piece.len() as u64) as usize;
+                piece.iter().copied().cycle().skip(from).take((end - start) as usize).collect()
+            }
+            _ => return Err(Error::file(path, FileFault::NotRegular)),
+        };
+        let mut meddlers = self.meddler.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = meddlers.iter().position(|(other, _)| *other == at) {
+            let (at, bytes) = meddlers.remove(turn);
+            self.nodes().insert(at, Data::Bytes(bytes));
+        }
+        Ok(Chunk { bytes, size, stamp: Stamp([size, 0, 0, 0]) })
+    }
+
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        let (at, created) = self.check(path, expect)?;
+        self.nodes().insert(at, Data::Bytes(bytes.to_vec()));
+        Ok(Written { created })
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+        for change in &changes {
+            let (Change::Write { path, expect, .. } | Change::Remove { path, expect }) = change;
+            let (_, absent) = self.check(path, *expect)?;
+            if absent && matches!(change, Change::Remove { .. }) {
+                return Err(missing(path));
+            }
+        }
+        for change in changes {
+            match change {
+                Change::Write { path, bytes, .. } => {
+                    let (at, _) = self.check(&path, Expect::Anything)?;
+                    self.nodes().insert(at, Data::Bytes(bytes));
+                }
+                Change::Remove { path, .. } => _ = self.nodes().remove(path.relative()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+        let at = path.relative();
+        let data = self.node(at).ok_or_else(|| missing(path))?;
+        self.nodes().retain(|key, _| !key.starts_with(at));
+        Ok(kind(&data))
+    }
+
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        let (at, Data::Folder) = self.follow(path)? else { return Err(Error::file(path, FileFault::NotFolder)) };
+        let depth = at.components().count() + 1;
+        let here = self.walk(&at).into_iter().filter(|(path, _)| path.components().count() == depth);
+        Ok(here
+            .map(|(path, data)| Item {
+                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                kind: kind(&data),
+                size: size(&data),
+                modified: time(),
+                target: if let Data::Link(target) = data { Some(target) } else { None },
+            })
+            .collect())
+    }
+
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+        let (at, Data::Folder) = self.follow(path)? else { return Err(Error::file(path, FileFault::NotFolder)) };
+        let all: Vec<_> = self
+            .walk(&at)
+            .into_iter()
+            .filter(|(path, data)| {
+                let beneath = path.strip_prefix(&at).unwrap_or(path);
+                find.kind.is_none_or(|it| it == kind(data))
+                    && wanted(find.pattern.as_deref(), beneath, find.whole_path)
+            })
+            .collect();
+        let (seen, unseen): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(path, _)| find.noise.hidden || !hidden(path.strip_prefix(&at).unwrap_or(path)));
+        let total = seen.len() as u64;
+        let files = seen
+            .into_iter()
+            .take(find.limit)
+            .map(|(path, data)| FoundFile { kind: kind(&data), size: size(&data), path })
+            .collect();
+        debug_assert!(matches!(find.order, Order::Path | Order::Newest), "all files here are equally old");
+        Ok(Found { files, total, passed_over: if total == 0 { unseen.len() as u64 } else { 0 }, partial: false })
+    }
+
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+        let (at, data) = self.follow(path)?;
+        let pattern = if grep.literal { regex::escape(&grep.pattern) } else { grep.pattern.clone() };
+        let regex = regex::bytes::RegexBuilder::new(&pattern)
+            .case_insensitive(grep.ignore_case)
+            .build()
+            .map_err(|error| Error::failed(error.to_string()))?;
+        let files = if matches!(data, Data::Folder) { self.walk(&at) } else { vec![(at.clone(), data)] };
+        let mut matches = Matches::default();
+        let mut kept = 0;
+        for (path, data) in files {
+            let beneath = path.strip_prefix(&at).unwrap_or(&path);
+            let Data::Bytes(bytes) = data else { continue };
+            let globbed = grep.globs.is_empty() || grep.globs.iter().any(|it| wanted(Some(it), beneath, false));
+            if !globbed || (hidden(beneath) && !grep.noise.hidden) {
+                continue;
+            }
+            matches.absence.searched += 1;
+            let mut hits = Vec::new();
+            let mut count = 0;
+            let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            for (line, text) in text.split(|byte| *byte == b'\n').enumerate() {
+                if !regex.is_match(text) {
+                    continue;
+                }
+                count += 1;
+                matches.total += u64::from(grep.output != Output::Files);
+                let within = matches.total > grep.offset as u64 && grep.limit.is_none_or(|it| kept < it);
+                if within && grep.output == Output::Lines {
+                    kept += 1;
+                    hits.push(Hit { kind: HitKind::Match, line: line as u64 + 1, text: text.to_vec() });
+                }
+            }
+            if count == 0 {
+                continue;
+            }
+            matches.total_files += 1;
+            matches.total += u64::from(grep.output == Output::Files);
+            if grep.output != Output::Lines || !hits.is_empty() {
+                matches.files.push(FileHits { path, count, hits, binary: None });
+            }
+        }
+        Ok(matches)
+    }
+
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        Err(Error::denied("no programs run in memory"))
+    }
+}
+
+/// Documents of paper: a PDF has three pages, a picture is as large as it says.
+struct PaperDocuments;
+
+#[async_trait]
+impl Documents for PaperDocuments {
+    async fn pdf(&self, _: &Call, _: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages> {
+        let pages = pages.unwrap_or(1..=3);
+        let end = (*pages.end()).min(3);
+        Ok(PdfPages { pages: (*pages.start()..=end).map(|page| (page, format!("text of page {page}"))).collect(), total: 3 })
+    }
+
+    async fn picture(&self, _: &Call, bytes: Vec<u8>) -> Result<Picture> {
+        Ok(Picture { media: Media { mime: "image/png".into(), bytes }, original: (640, 480), shown: (320, 240) })
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_in_memory_reads_finds_and_forgets() {
+    let memory = Memory::with(&[("src/a.rs", "fn a() {}\n"), ("b.txt", "b\n"), (".hid", "x"), ("empty/", "")]);
+    let call = memory.call();
+    let names: Vec<_> = memory.list(&call.top().unwrap()).await.unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, [".hid", "b.txt", "empty", "src"]);
+    let file = call.session.workspace.check(Path::new("src/a.rs"), Access::Write, None).unwrap();
+    assert_eq!(memory.read(&file, Span { start: 3, len: 3 }).await.unwrap().bytes, b"a()");
+    assert_eq!(memory.remove(&file).await.unwrap(), Kind::File);
+    assert_eq!(memory.files().into_keys().collect::<Vec<_>>(), [".hid", "b.txt"]);
+}

@@ -1,0 +1,241 @@
+//! From characters at places on a page to lines of text.
+//!
+//! Producers write a page in its reading order nearly always, columns and all, so that order is kept: what matters is
+//! where a space, a line or a paragraph ends. Only a page that is written from the bottom up is sorted.
+
+use std::collections::HashSet;
+
+/// A gap this wide is a space, in ems. Kerning stays below, the tightest of set spaces above.
+const SPACE: f64 = 0.16;
+/// A gap this wide stands between two columns of a table.
+const COLUMN: f64 = 2.0;
+/// A step this far across the line starts another, in ems; indices and exponents stay below.
+const LINE: f64 = 0.6;
+/// A step this far across the line leaves a blank one.
+const PARAGRAPH: f64 = 1.9;
+/// Text of one page; more is not for reading.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Where a character stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// Its origin, with y upwards.
+    pub at: (f64, f64),
+    /// The direction of writing, of length 1.
+    pub way: (f64, f64),
+    /// How far it goes in that direction.
+    pub advance: f64,
+    /// The height of an em.
+    pub size: f64,
+}
+
+/// The lines of a page as they are being written.
+#[derive(Default)]
+pub(super) struct Sheet {
+    lines: Vec<Line>,
+    pen: Option<Pen>,
+    seen: HashSet<(char, i64, i64)>,
+    bytes: usize,
+}
+
+struct Line {
+    text: String,
+    top: f64,
+    left: f64,
+    size: f64,
+    level: bool,
+}
+
+/// Where the last character ended.
+struct Pen {
+    end: (f64, f64),
+    way: (f64, f64),
+    size: f64,
+}
+
+impl Sheet {
+    /// Writes a character, or the several that one glyph stands for.
+    pub(super) fn put(&mut self, mark: Mark, text: &str) {
+        if self.bytes > MOST_BYTES || !self.is_new(mark, text) {
+            return;
+        }
+        let clean: String = text.chars().flat_map(plain).collect();
+        if clean.trim().is_empty() {
+            // A space that is drawn counts as a gap; the pen stays, so that gaps add up.
+            if !clean.is_empty() && self.pen.is_some() {
+                self.space(" ");
+            }
+            return;
+        }
+
+        let step = self.pen.as_ref().map(|pen| pen.step(mark));
+        match step {
+            Some(Step::On) => {}
+            Some(Step::Space) => self.space(" "),
+            Some(Step::Column) => self.space("  "),
+            Some(Step::Line) | None => self.line(mark),
+        }
+        self.bytes += clean.len();
+        if let Some(line) = self.lines.last_mut() {
+            line.text.push_str(&clean);
+        }
+        let end = (mark.at.0 + mark.way.0 * mark.advance, mark.at.1 + mark.way.1 * mark.advance);
+        self.pen = Some(Pen { end, way: mark.way, size: mark.size });
+    }
+
+    /// The text of the page.
+    pub(super) fn text(mut self) -> String {
+        if self.is_upside_down() {
+            self.lines.sort_by(|a, b| b.top.total_cmp(&a.top).then(a.left.total_cmp(&b.left)));
+        }
+        let mut text = String::new();
+        let mut above: Option<&Line> = None;
+        for line in &self.lines {
+            let words = line.text.trim_end();
+            if words.is_empty() {
+                continue;
+            }
+            if let Some(above) = above {
+                let apart = (above.top - line.top).abs() > above.size.max(line.size) * PARAGRAPH;
+                text.push_str(if apart { "\n\n" } else { "\n" });
+            }
+            text.push_str(words);
+            above = Some(line);
+        }
+        if self.bytes > MOST_BYTES {
+            text.push_str("\n[the rest of this page is left out]");
+        }
+        text
+    }
+
+    /// Bold is sometimes faked by drawing a character twice.
+    fn is_new(&mut self, mark: Mark, text: &str) -> bool {
+        let Some(first) = text.chars().next() else { return false };
+        let grid = mark.size * 0.1;
+        self.seen.insert((first, (mark.at.0 / grid).round() as i64, (mark.at.1 / grid).round() as i64))
+    }
+
+    fn space(&mut self, gap: &str) {
+        if let Some(line) = self.lines.last_mut()
+            && !line.text.ends_with(' ')
+        {
+            line.text.push_str(gap);
+        }
+    }
+
+    fn line(&mut self, mark: Mark) {
+        self.lines.push(Line {
+            text: String::new(),
+            top: mark.at.1,
+            left: mark.at.0,
+            size: mark.size,
+            level: mark.way.0 > 0.99,
+        });
+    }
+
+    fn is_upside_down(&self) -> bool {
+        let level = self.lines.iter().all(|line| line.level);
+        let rising = self.lines.windows(2).filter(|pair| pair[1].top > pair[0].top).count();
+        level && self.lines.len() > 3 && rising * 3 > self.lines.len() * 2
+    }
+}
+
+enum Step {
+    On,
+    Space,
+    Column,
+    Line,
+}
+
+impl Pen {
+    /// How a character follows the last one.
+    fn step(&self, mark: Mark) -> Step {
+        let em = self.size.max(mark.size);
+        let (x, y) = (mark.at.0 - self.end.0, mark.at.1 - self.end.1);
+        let along = (x * self.way.0 + y * self.way.1) / em;
+        let across = (x * self.way.1 - y * self.way.0).abs() / em;
+        let turned = self.way.0 * mark.way.0 + self.way.1 * mark.way.1 < 0.9;
+        if turned || across > LINE || along < -1.0 {
+            Step::Line
+        } else if along > COLUMN {
+            Step::Column
+        } else if along > SPACE * mark.size.min(self.size) / em {
+            Step::Space
+        } else {
+            Step::On
+        }
+    }
+}
+
+/// A character as people type it: ligatures in letters, every blank a space, nothing that cannot be seen.
+fn plain(it: char) -> impl Iterator<Item = char> {
+    let text = match it {
+        '\u{fb00}' => "ff",
+        '\u{fb01}' => "fi",
+        '\u{fb02}' => "fl",
+        '\u{fb03}' => "ffi",
+        '\u{fb04}' => "ffl",
+        '\u{fb05}' | '\u{fb06}' => "st",
+        '\u{ad}' => "-",
+        it if it.is_whitespace() => " ",
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => "",
+        it if it.is_control() => "",
+        it => return Either::One(std::iter::once(it)),
+    };
+    Either::Some(text.chars())
+}
+
+enum Either {
+    One(std::iter::Once<char>),
+    Some(std::str::Chars<'static>),
+}
+
+impl Iterator for Either {
+    type Item = char;
+    fn next(&mut self) -> Option<char> {
+        match self {
+            Self::One(it) => it.next(),
+            Self::Some(it) => it.next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes words at places; a character is half an em wide, an em is 10.
+    fn sheet(words: &[(f64, f64, &str)]) -> String {
+        let mut sheet = Sheet::default();
+        for (x, y, word) in words {
+            for (n, it) in word.chars().enumerate() {
+                let at = (x + n as f64 * 5.0, *y);
+                sheet.put(Mark { at, way: (1.0, 0.0), advance: 5.0, size: 10.0 }, it.encode_utf8(&mut [0; 4]));
+            }
+        }
+        sheet.text()
+    }
+
+    #[test]
+    fn gaps_are_spaces_and_steps_are_lines() {
+        let words =
+            [(0.0, 90.0, "He"), (10.5, 90.0, "llo"), (28.0, 90.0, "you"), (0.0, 78.0, "and"), (0.0, 40.0, "me")];
+        assert_eq!(sheet(&words), "Hello you\nand\n\nme");
+    }
+
+    #[test]
+    fn an_exponent_stays_on_its_line_and_a_column_apart() {
+        assert_eq!(sheet(&[(0.0, 90.0, "x"), (5.0, 93.0, "2"), (100.0, 90.0, "y")]), "x2  y");
+    }
+
+    #[test]
+    fn a_page_written_upwards_is_turned() {
+        let words = [(0.0, 10.0, "four"), (0.0, 20.0, "three"), (0.0, 30.0, "two"), (0.0, 40.0, "one")];
+        assert_eq!(sheet(&words), "one\ntwo\nthree\nfour");
+    }
+
+    #[test]
+    fn ligatures_come_apart_and_double_strokes_count_once() {
+        assert_eq!(sheet(&[(0.0, 9.0, "\u{fb01}ne"), (0.0, 9.0, "\u{fb01}ne"), (20.0, 9.0, "ab\u{200b}")]), "fine ab");
+    }
+}

@@ -1,0 +1,136 @@
+//! Pictures: checked by decoding them, and made smaller where a model would not take them.
+
+use std::io::Cursor;
+
+use image::{
+    AnimationDecoder, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits,
+    codecs::{gif::GifDecoder, jpeg::JpegEncoder, webp::WebPDecoder},
+    imageops::FilterType,
+};
+
+use super::{child::Parsed, wire::Answer};
+
+/// The longest side that models look at.
+const LONGEST: u32 = 1568;
+/// Encoded bytes that providers take: 5 MB as base64.
+const HEAVIEST: usize = 3_750_000;
+/// Pixels that are decoded at all.
+const MOST_PIXELS: u64 = 100_000_000;
+/// What decoding may allocate.
+const MOST_MEMORY: u64 = 768 << 20;
+
+/// The picture, or a smaller one, or why there is none.
+pub(super) fn fit(bytes: &[u8]) -> Result<Parsed, String> {
+    let format = sniff(bytes)?;
+    let original = measured(bytes, format)?;
+    let animated = is_animated(bytes, format);
+    let picture = decoded(bytes, format)?;
+
+    let (width, height) = original;
+    if width.max(height) <= LONGEST && bytes.len() <= HEAVIEST && !animated {
+        return Ok((Answer::Same { mime: format.to_mime_type().into(), size: original }, Vec::new()));
+    }
+    let (picture, format, made) = remade(picture, format)?;
+    let shown = (picture.width(), picture.height());
+    Ok((Answer::Made { mime: format.to_mime_type().into(), original, shown }, made))
+}
+
+fn sniff(bytes: &[u8]) -> Result<ImageFormat, String> {
+    match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP)) => Ok(format),
+        _ => Err("it is none of PNG, JPEG, GIF and WebP, whatever its name says".into()),
+    }
+}
+
+/// Width and height as the header has them, before anything is decoded.
+fn measured(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
+    let (width, height) =
+        ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(|error| damaged(&error))?;
+    if u64::from(width) * u64::from(height) > MOST_PIXELS {
+        return Err(format!("it has {width} × {height} pixels, and at most {} million fit", MOST_PIXELS / 1_000_000));
+    }
+    Ok((width, height))
+}
+
+/// The first frame, the right way up.
+fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MOST_MEMORY);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(|error| damaged(&error))?;
+    let orientation = decoder.orientation().map_err(|error| damaged(&error))?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(|error| damaged(&error))?;
+    picture.apply_orientation(orientation);
+    Ok(picture)
+}
+
+/// Models take the first frame at best, so a moving picture is not passed on as it is.
+fn is_animated(bytes: &[u8], format: ImageFormat) -> bool {
+    match format {
+        ImageFormat::Gif => {
+            GifDecoder::new(Cursor::new(bytes)).is_ok_and(|it| it.into_frames().take(2).flatten().count() > 1)
+        }
+        ImageFormat::WebP => WebPDecoder::new(Cursor::new(bytes)).is_ok_and(|it| it.has_animation()),
+        _ => false,
+    }
+}
+
+/// A picture that fits: the sides first, then the encoding, then the sides again.
+fn remade(mut picture: DynamicImage, from: ImageFormat) -> Result<(DynamicImage, ImageFormat, Vec<u8>), String> {
+    let mut longest = LONGEST;
+    // A photograph stays one; drawings, screens and anything with holes stay sharp while they are small enough.
+    let sharp = picture.color().has_alpha() || matches!(from, ImageFormat::Png | ImageFormat::Gif);
+    loop {
+        if picture.width().max(picture.height()) > longest {
+            picture = picture.resize(longest, longest, FilterType::Triangle);
+        }
+        if sharp && let Some(made) = light(encode_png(&picture)?) {
+            return Ok((picture, ImageFormat::Png, made));
+        }
+        let flat = flattened(&picture);
+        for quality in [85, 65] {
+            if let Some(made) = light(encode_jpeg(&flat, quality)?) {
+                return Ok((picture, ImageFormat::Jpeg, made));
+            }
+        }
+        longest /= 2;
+        if longest < 64 {
+            return Err("it cannot be made small enough".into());
+        }
+    }
+}
+
+fn light(made: Vec<u8>) -> Option<Vec<u8>> {
+    (made.len() <= HEAVIEST).then_some(made)
+}
+
+fn encode_png(picture: &DynamicImage) -> Result<Vec<u8>, String> {
+    let mut made = Cursor::new(Vec::new());
+    picture.write_to(&mut made, ImageFormat::Png).map_err(|error| damaged(&error))?;
+    Ok(made.into_inner())
+}
+
+fn encode_jpeg(picture: &DynamicImage, quality: u8) -> Result<Vec<u8>, String> {
+    let mut made = Vec::new();
+    picture.write_with_encoder(JpegEncoder::new_with_quality(&mut made, quality)).map_err(|error| damaged(&error))?;
+    Ok(made)
+}
+
+/// On white where it has holes: a JPEG has none.
+fn flattened(picture: &DynamicImage) -> DynamicImage {
+    if !picture.color().has_alpha() {
+        return DynamicImage::ImageRgb8(picture.to_rgb8());
+    }
+    let seen = picture.to_rgba8();
+    let flat = image::RgbImage::from_fn(seen.width(), seen.height(), |x, y| {
+        let [red, green, blue, alpha] = seen.get_pixel(x, y).0.map(u16::from);
+        image::Rgb([red, green, blue].map(|it| ((it * alpha + 255 * (255 - alpha)) / 255) as u8))
+    });
+    DynamicImage::ImageRgb8(flat)
+}
+
+fn damaged(error: &image::ImageError) -> String {
+    let words: String = error.to_string().chars().filter(|it| !it.is_control()).take(200).collect();
+    format!("it is damaged ({words})")
+}

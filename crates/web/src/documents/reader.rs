@@ -1,0 +1,173 @@
+//! The parent's side: start a child, hand it the document, wait for its answer and no longer.
+
+use std::{
+    ops::RangeInclusive,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use helve_contract::{
+    Call, Error, Media, Result,
+    ports::{Documents, PdfPages, Picture},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use super::wire::{self, Answer, Ask, MARKER, MAX_HEAD};
+
+/// The largest document.
+const MAX_INPUT: usize = 64 << 20;
+/// How long a child may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Children at the same time: each may need a gigabyte.
+const CHILDREN: usize = 3;
+
+/// Reads PDF files and pictures in child processes of limited means.
+///
+/// The child is this program again, so `main` calls [`child_stage`](super::child_stage) first.
+pub struct Reader {
+    program: PathBuf,
+    turns: Semaphore,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reader {
+    /// A reader whose child is this very program, even if its file has been replaced since.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_program("/proc/self/exe")
+    }
+
+    /// A reader whose child is another program that has the stage.
+    #[must_use]
+    pub fn with_program(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), turns: Semaphore::new(CHILDREN) }
+    }
+
+    async fn parse(&self, call: &Call, ask: Ask, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
+        let what = Kind::of(&ask);
+        if bytes.len() > MAX_INPUT {
+            let (size, most) = (bytes.len() >> 20, MAX_INPUT >> 20);
+            return Err(Error::failed(format!("{what} is too large to be read: {size} MiB, and {most} MiB fit")));
+        }
+        call.still_wanted()?;
+
+        let asked = async {
+            let _turn = self.turns.acquire().await.context("no more documents are read")?;
+            let mut child = self.start()?;
+            let said = timeout(PATIENCE, talk(&mut child, &ask, bytes)).await;
+            // Whatever it still does, nobody waits for it; this also takes it off the process table.
+            let _ = child.kill().await;
+            Ok::<_, anyhow::Error>(said)
+        };
+        let said = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(Error::Cancelled),
+            said = asked => said?,
+        };
+
+        let Ok(said) = said else {
+            let seconds = PATIENCE.as_secs();
+            return Err(Error::failed(format!("{what} could not be read within {seconds} seconds")));
+        };
+        let (said, status) = said.context("the parsing child")?;
+        match wire::split(&said) {
+            Some((Answer::Refused(why), _)) => Err(Error::failed(format!("{what} could not be read: {why}"))),
+            Some((answer, rest)) => Ok((answer, rest.to_vec())),
+            None => Err(Error::failed(format!("{what} could not be read: {}", died(status)))),
+        }
+    }
+
+    fn start(&self) -> anyhow::Result<Child> {
+        Command::new(&self.program)
+            .arg(MARKER)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the parsing child does not start")
+    }
+}
+
+/// Writes the question and the document, reads the answer to its end, and waits for the exit.
+async fn talk(child: &mut Child, ask: &Ask, bytes: &[u8]) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
+    let (mut to, from) = child.stdin.take().zip(child.stdout.take()).context("no pipes")?;
+    let head = wire::head(ask)?;
+    let write = async move {
+        // A child that has died already tells more by its exit than a broken pipe does.
+        let _ = to.write_all(&head).await;
+        let _ = to.write_all(bytes).await;
+    };
+    let mut said = Vec::new();
+    let mut from = from.take((MAX_HEAD + MAX_INPUT) as u64);
+    let read = from.read_to_end(&mut said);
+    let ((), read) = tokio::join!(write, read);
+    read?;
+    Ok((said, child.wait().await?))
+}
+
+fn died(status: ExitStatus) -> &'static str {
+    match status.signal() {
+        Some(libc::SIGXCPU | libc::SIGKILL) => "it takes too much computing",
+        Some(_) => "it is damaged, or needs more memory or nests deeper than is allowed",
+        None => "the parser gave up on it",
+    }
+}
+
+/// What the document is called in messages.
+#[derive(Clone, Copy)]
+struct Kind(&'static str);
+
+impl Kind {
+    fn of(ask: &Ask) -> Self {
+        Self(match ask {
+            Ask::Pdf { .. } => "the PDF",
+            Ask::Picture => "the picture",
+        })
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[async_trait]
+impl Documents for Reader {
+    async fn pdf(&self, call: &Call, bytes: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages> {
+        let pages = pages.map(|it| (*it.start(), *it.end()));
+        match self.parse(call, Ask::Pdf { pages }, &bytes).await? {
+            (Answer::Pdf { pages, total }, _) => Ok(PdfPages { pages, total }),
+            (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
+        }
+    }
+
+    async fn picture(&self, call: &Call, bytes: Vec<u8>) -> Result<Picture> {
+        match self.parse(call, Ask::Picture, &bytes).await? {
+            (Answer::Same { mime, size }, _) => {
+                Ok(Picture { media: Media { mime, bytes }, original: size, shown: size })
+            }
+            (Answer::Made { mime, original, shown }, made) => {
+                Ok(Picture { media: Media { mime, bytes: made }, original, shown })
+            }
+            (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
+        }
+    }
+}
