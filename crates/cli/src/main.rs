@@ -1,1 +1,83 @@
-fn main() {}
+//! `helve`: the tools of an agent, from the command line and as a server.
+
+mod commands;
+mod config;
+mod fault;
+mod print;
+mod setup;
+mod shell;
+mod state;
+mod tokens;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  helve tools --dialect claude             what a model can call
+  helve call Read '{\"file_path\":\"/etc/hostname\"}' --workspace /etc
+  helve call Bash '{\"command\":\"ls\"}'     run a command in the sandbox
+  helve mcp --dialect solo                 serve the tools to an agent over MCP
+  helve doctor                             what works on this machine";
+
+/// The tool layer for LLM agents: five dialects, one engine, a sandbox the kernel enforces.
+#[derive(Parser)]
+#[command(name = "helve", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Helve {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Tools(commands::tools::Args),
+    Call(commands::call::Args),
+    Batch(commands::batch::Args),
+    Mcp(commands::mcp::Args),
+    Doctor(commands::doctor::Args),
+    Config(commands::config::Args),
+    Docs(commands::docs::Args),
+    /// Print the version.
+    #[command(after_help = "Example:\n  helve version")]
+    Version,
+}
+
+fn main() -> ExitCode {
+    // This binary is also the inner stage of its sandbox, and the child that parses documents.
+    setup::stages();
+    let done = match Helve::parse().command {
+        Command::Tools(args) => args.run(),
+        Command::Call(args) => args.run(),
+        Command::Batch(args) => args.run(),
+        Command::Mcp(args) => args.run(),
+        Command::Doctor(args) => args.run(),
+        Command::Config(args) => args.run(),
+        Command::Docs(args) => args.run(),
+        Command::Version => {
+            say!("helve {}", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|fault| {
+        remark!("error: {fault}");
+        fault.code()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut helve = super::Helve::command();
+        helve.build();
+        for command in helve.get_subcommands().filter(|it| it.get_name() != "help") {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("helve "), "{}", command.get_name());
+        }
+        helve.debug_assert();
+    }
+}

@@ -33,9 +33,11 @@ pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
         None => "HOME is not set".to_owned(),
     };
     let folder = std::env::temp_dir().join(format!("helve-{}", rustix::process::geteuid().as_raw()));
-    private(&folder)
-        .map_err(|error| io::Error::new(error.kind(), format!("no state folder: {why}; {}: {error}", folder.display())))?;
-    let remark = format!("no usual state folder ({why}); using {}. Set HELVE_STATE_DIR to choose one", folder.display());
+    private(&folder).map_err(|error| {
+        io::Error::new(error.kind(), format!("no state folder: {why}; {}: {error}", folder.display()))
+    })?;
+    let remark =
+        format!("no usual state folder ({why}); using {}. Set HELVE_STATE_DIR to choose one", folder.display());
     Ok((folder.canonicalize()?, Some(remark)))
 }
 
@@ -61,7 +63,12 @@ pub fn private(folder: &Path) -> io::Result<()> {
 pub fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
+}
+
+/// Bytes in two digits each.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|it| char::from_digit(it.into(), 16)).collect()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
         let (piece, _) = rest.split_at(end);
         let blank = piece.chars().all(char::is_whitespace) && !piece.ends_with(['\r', '\n']);
         // Blanks before a word leave their last one to the word.
-        let cut = match piece.char_indices().last() {
+        let cut = match piece.char_indices().next_back() {
             Some((at, _)) if blank && at > 0 && end < rest.len() => at,
             _ => end,
         };

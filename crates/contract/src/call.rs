@@ -31,6 +31,8 @@ pub struct Session {
     pub agent: String,
     /// The role that decides which tools there are, where the dialect has roles.
     pub role: Option<String>,
+    /// Edits may match without regard to blanks, indentation and the style of quotes: only where the user configured it.
+    pub tolerant: bool,
     /// Where it may go.
     pub workspace: Workspace,
     /// What it can reach.
@@ -47,6 +49,7 @@ impl Session {
             user: "user".into(),
             agent: "main".into(),
             role: None,
+            tolerant: false,
             workspace,
             ports,
             dir: Mutex::new(None),

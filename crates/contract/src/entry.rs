@@ -52,6 +52,7 @@ pub type Run = dyn Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send +
 pub struct Entry {
     /// What the model is told.
     pub spec: Arc<Spec>,
+    tool: Option<&'static str>,
     run: Arc<Run>,
 }
 
@@ -81,14 +82,15 @@ impl Entry {
             tier: None,
             timeout: T::TIMEOUT,
         };
-        Self::dynamic(spec, move |args, call| {
+        let entry = Self::dynamic(spec, move |args, call| {
             async move {
                 let args: A = serde_json::from_value(args).map_err(misfit)?;
                 let tool = T::try_from(args).map_err(Into::into)?;
                 Ok(reply(tool.run(&call).await?).into())
             }
             .boxed()
-        })
+        });
+        Self { tool: Some(T::NAME), ..entry }
     }
 
     /// A tool known only at run time: from an MCP server, a plugin, a WASM module.
@@ -96,7 +98,7 @@ impl Entry {
     where
         F: Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync + 'static,
     {
-        Self { spec: Arc::new(spec), run: Arc::new(run) }
+        Self { spec: Arc::new(spec), tool: None, run: Arc::new(run) }
     }
 
     /// The same tool under another spec.
@@ -116,6 +118,12 @@ impl Entry {
     #[must_use]
     pub fn answers<O: JsonSchema>(self) -> Self {
         self.with(|spec| spec.output = Some(described::<O>().1))
+    }
+
+    /// The name of the tool that runs, whatever this dialect calls it; none for one known only at run time.
+    #[must_use]
+    pub fn tool(&self) -> Option<&'static str> {
+        self.tool
     }
 
     /// Runs the tool, with no gate before it. Only the engine calls this.
@@ -163,6 +171,15 @@ fn plain(schema: &mut Value) {
                 for (key, value) in only {
                     map.entry(key).or_insert(value);
                 }
+            }
+        }
+        if let Some(Value::Array(any)) = map.get("oneOf") {
+            // Variants with a doc comment each come as constants; a model needs their names only.
+            let names: Option<Vec<Value>> = any.iter().map(|it| it.get("const").filter(|it| it.is_string()).cloned()).collect();
+            if let Some(names) = names {
+                map.remove("oneOf");
+                map.insert("type".into(), "string".into());
+                map.insert("enum".into(), names.into());
             }
         }
         for (key, value) in map {

@@ -2,6 +2,8 @@
 
 use std::{convert::Infallible, fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// Why a call did not do its work. Every variant but the last is written for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,7 +70,7 @@ impl From<Infallible> for Error {
 }
 
 /// What can be the matter with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileFault {
     /// Nothing there; names nearby that look like it, if any.
     Missing {

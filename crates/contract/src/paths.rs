@@ -6,12 +6,13 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::{Error, Result};
 
 /// How a dialect's model writes paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reading {
     /// Absolute or relative to the workspace (000, 002).
     #[default]
@@ -23,7 +24,7 @@ pub enum Reading {
 }
 
 /// What may be done beneath a root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rights {
     /// Look only.
     Read,
@@ -32,7 +33,7 @@ pub enum Rights {
 }
 
 /// What a tool means to do with a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Look at it.
     Read,
@@ -41,7 +42,7 @@ pub enum Access {
 }
 
 /// A folder that a session may touch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// The name of a virtual root (`shared`), where the dialect has them.
     pub name: Option<String>,
@@ -110,6 +111,16 @@ impl Workspace {
     pub fn top(&self, access: Access) -> Result<SafePath> {
         let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
         self.safe(root, PathBuf::new(), access)
+    }
+
+    /// A place beneath one of the roots, named by the root's folder: what another machine was told of a path.
+    pub fn at(&self, root: &Path, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
+        let relative = relative.into();
+        let root = self.roots.iter().find(|it| it.dir == root).ok_or_else(|| self.outside(root))?;
+        if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(self.outside(&relative));
+        }
+        self.safe(root, relative, access)
     }
 
     /// Turns what a model wrote into a path inside a root, or says why not and what to write instead.
@@ -300,11 +311,11 @@ impl fmt::Debug for SafePath {
 }
 
 /// What is forbidden inside the roots. Deny is all there is: what no rule names is allowed as far as the root's rights go.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PathRules(Vec<PathRule>);
 
 /// One rule: what matches may not be written, or not even read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathRule {
     /// Which paths.
     pub glob: Glob,
@@ -344,7 +355,7 @@ impl PathRules {
 ///
 /// A pattern without a slash matches at any depth, one with a slash (or a leading one) from the root; it covers
 /// everything beneath what it matches. Names are compared in NFC and without case, whatever the disk does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Glob(Vec<String>);
 
 impl Glob {

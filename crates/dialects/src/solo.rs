@@ -1,8 +1,8 @@
 //! `solo` (000): twenty plain tools of a single agent. Paths start at the workspace, errors are flagged, nothing asks.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use helve_contract::{Error, Keep, Reading, Reply, Result};
+use helve_contract::{Error, Keep, Reading, Reply};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -66,7 +66,7 @@ fn notice(notice: &Notice) -> String {
 struct Read {
     path: String,
     /// Lines to skip (0-based start)
-    offset: Option<usize>,
+    offset: Option<u64>,
     /// Most lines to return
     limit: Option<usize>,
 }
@@ -157,4 +157,85 @@ impl From<Process> for shell::Process {
     fn from(Process { action, process_id, input, signal }: Process) -> Self {
         Self { id: process_id, action, input, signal }
     }
+}
+
+fn process(out: shell::ProcessOut) -> Reply {
+    out.into()
+}
+
+impl From<Write> for fs::Write {
+    fn from(Write { path, content }: Write) -> Self {
+        Self { path, content }
+    }
+}
+
+fn written(out: fs::WriteOut) -> String {
+    format!("wrote {} bytes to {}", out.bytes, out.path)
+}
+
+impl From<ApplyPatch> for fs::ApplyPatch {
+    fn from(ApplyPatch { patch }: ApplyPatch) -> Self {
+        Self { patch }
+    }
+}
+
+fn patched(out: fs::PatchOut) -> Reply {
+    out.into()
+}
+
+impl From<Grep> for fs::Grep {
+    fn from(Grep { pattern, path, include }: Grep) -> Self {
+        Self { pattern, path, globs: include.into_iter().collect(), ..Self::default() }
+    }
+}
+
+fn matches(out: fs::GrepOut) -> Reply {
+    out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), fs::Nothing::default())
+}
+
+impl From<Glob> for fs::Glob {
+    fn from(Glob { pattern, path }: Glob) -> Self {
+        Self { pattern, path, ..Self::default() }
+    }
+}
+
+fn found(out: fs::Files) -> Reply {
+    out.reply(out.paths(), "No files found")
+}
+
+impl From<Ls> for fs::List {
+    fn from(Ls { path }: Ls) -> Self {
+        Self { path: Some(path), hidden: true }
+    }
+}
+
+fn listed(out: fs::Listing) -> String {
+    out.with_sizes()
+}
+
+/// Bytes of a page when no limit is given, and at most.
+const PAGE: (usize, usize) = (51_200, 524_288);
+
+impl From<Read> for fs::Read {
+    fn from(Read { path, offset, limit }: Read) -> Self {
+        let max_bytes = Some(if limit.is_some() { PAGE.1 } else { PAGE.0 });
+        Self { limit, max_bytes, ..Self::new(path).from_line(offset.unwrap_or(0).saturating_add(1)) }
+    }
+}
+
+fn read(out: fs::ReadOut) -> Reply {
+    match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
+        Ok(page) => page.numbered(|line| format!("offset={}", line - 1)).into(),
+        Err(reply) => reply,
+    }
+}
+
+impl From<Edit> for fs::Edit {
+    fn from(Edit { path, old_text, new_text }: Edit) -> Self {
+        words::edit(path, old_text, new_text)
+    }
+}
+
+fn edited(out: fs::Edited) -> String {
+    words::edited(&out)
 }

@@ -1,6 +1,7 @@
 //! Words that several dialects share.
 
 use helve_contract::{Error, Problem, Reply};
+use helve_tools::fs;
 
 /// The error in its own words.
 pub(crate) fn plain(_: &str, error: &Error) -> Reply {
@@ -45,6 +46,37 @@ pub(crate) fn size(bytes: usize) -> String {
         1024..1_048_576 => format!("{}KB", tenths(1024)),
         _ => format!("{}MB", tenths(1_048_576)),
     }
+}
+
+/// A page of text, or the answer for everything that is not text: a picture, a notebook, pages of a PDF.
+pub(crate) fn page_or_reply(out: fs::ReadOut, more_pages: fn(u32) -> String) -> Result<fs::Page, Reply> {
+    match out {
+        fs::ReadOut::Text(page) => Ok(page),
+        fs::ReadOut::Pdf(pdf) => Err(pdf.words(more_pages).into()),
+        other => Err(other.into()),
+    }
+}
+
+/// The lines alone, and below them in brackets what else there is to say.
+pub(crate) fn plain_page(page: &fs::Page, hint: fn(u64) -> String) -> String {
+    let mut text = page.exact();
+    for note in page.notes(hint) {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text += &format!("[{note}]");
+    }
+    text
+}
+
+/// An edit of one place, matched exactly.
+pub(crate) fn edit(path: String, old: String, new: String) -> fs::Edit {
+    fs::Edit { path, old, new, all: false, tolerance: fs::Tolerance::Exact, create: false }
+}
+
+/// How an edit went, and its diff.
+pub(crate) fn edited(out: &fs::Edited) -> String {
+    format!("{}\n{}", out.words(), out.unified())
 }
 
 #[cfg(test)]

@@ -1,18 +1,176 @@
-//! What no tool may write.
+//! What no tool may write: names that make programs run commands, or that say what the agent may do.
 
 use helve_contract::{Access, Glob, PathRule};
 
-/// Names that tools may not write, at the top of a root and in every folder beneath.
-pub const PROTECTED: &[&str] = &[".git/config", ".git/hooks"];
+/// Names that tools may not write, at the top of a root and in every folder beneath it. What lies inside is covered too.
+///
+/// `.npmrc`, `.gitignore`, `package.json` and the like are not here: projects change them every day, and what they run
+/// they run in the sandbox. Here is what a person's own shell, editor or agent would obey outside of it.
+pub const PROTECTED: &[&str] = &[
+    // Git runs what its settings and hooks name. Submodules keep theirs beneath `.git/modules`, worktrees beneath
+    // `.git/worktrees`.
+    ".git/config",
+    ".git/config.worktree",
+    ".git/hooks",
+    ".git/info/attributes",
+    ".git/commondir",
+    ".git/gitdir",
+    ".git/modules/**/config",
+    ".git/modules/**/hooks",
+    ".git/worktrees/**/config.worktree",
+    ".git/worktrees/**/commondir",
+    ".git/worktrees/**/gitdir",
+    ".gitmodules",
+    ".gitconfig",
+    ".config/git",
+    // Shells read these when they start.
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".inputrc",
+    ".config/fish",
+    // Keys and who may log in.
+    ".ssh",
+    ".gnupg",
+    ".aws/credentials",
+    ".aws/config",
+    ".netrc",
+    ".docker/config.json",
+    ".kube/config",
+    // Programs and editors that run what their settings name.
+    ".ripgreprc",
+    ".vscode",
+    ".idea",
+    // What agents may do: theirs and ours.
+    ".mcp.json",
+    ".claude",
+    ".claude.json",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".helve",
+    "helve.toml",
+    "helve.yaml",
+];
+
+/// The same as places beneath one root, for a sandbox that masks them on disk, whether they exist or not.
+///
+/// Only names without a pattern can be masked; the others are held by the path rules.
+const PLACES: &[&str] = &[
+    ".git/config",
+    ".git/config.worktree",
+    ".git/hooks",
+    ".git/info/attributes",
+    ".gitmodules",
+    ".gitconfig",
+    ".config/git",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".inputrc",
+    ".config/fish",
+    ".ssh",
+    ".gnupg",
+    ".aws/credentials",
+    ".aws/config",
+    ".netrc",
+    ".docker/config.json",
+    ".kube/config",
+    ".ripgreprc",
+    ".vscode",
+    ".idea",
+    ".mcp.json",
+    ".claude",
+    ".claude.json",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".helve",
+    "helve.toml",
+    "helve.yaml",
+];
 
 const WHY: &str =
     "is protected: it can make programs run commands or change what the agent may do; ask the user to change it";
 
-/// The rules that keep tools from writing what is protected.
+/// The rules that keep tools from writing what is protected, wherever in a root it lies.
 pub fn protected() -> impl Iterator<Item = PathRule> {
     PROTECTED.iter().map(|name| PathRule {
         glob: Glob::new(&format!("**/{name}")),
         denies: Access::Write,
         why: WHY.to_owned(),
     })
+}
+
+/// The places beneath a root that a sandbox masks, so that a command cannot write or create them either.
+pub fn protected_places() -> &'static [&'static str] {
+    PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use helve_contract::PathRules;
+
+    use super::*;
+
+    fn refused(path: &str, access: Access) -> bool {
+        PathRules::new(protected()).denial(Path::new(path), access).is_some()
+    }
+
+    #[test]
+    fn what_runs_commands_cannot_be_written() {
+        for path in [
+            ".git/config",
+            ".GIT/Config",
+            "deep/down/.git/hooks/pre-commit",
+            ".git/modules/a/b/config",
+            ".git/modules/a/hooks/x",
+            ".gitmodules",
+            ".bashrc",
+            "home/me/.ssh/authorized_keys",
+            ".vscode/tasks.json",
+            ".idea/workspace.xml",
+            ".mcp.json",
+            ".cursor/MCP.json",
+            ".ripgreprc",
+            "helve.toml",
+            ".helve/state.db",
+            ".claude/settings.json",
+        ] {
+            assert!(refused(path, Access::Write), "{path}");
+            assert!(!refused(path, Access::Read), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_projects_change_can_be_written() {
+        for path in [".gitignore", ".github/workflows/ci.yml", ".npmrc", ".git-blame-ignore-revs", "src/config", "hooks/x", "bashrc"] {
+            assert!(!refused(path, Access::Write), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_place_is_protected_too() {
+        assert!(protected_places().iter().all(|place| PROTECTED.contains(place)));
+        let plain = PROTECTED.iter().filter(|name| !name.contains('*')).count();
+        assert_eq!(plain - protected_places().len(), 2, "`.git/commondir` and `.git/gitdir` exist in worktrees only");
+    }
 }

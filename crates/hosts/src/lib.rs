@@ -1,5 +1,11 @@
 //! Makers of [`Host`](helve_contract::ports::Host): where files live and programs run.
 
 mod local;
+mod remote;
+mod sandbox;
+mod supervise;
 
 pub use local::{Local, Spawn};
+pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
+pub use sandbox::{Limits, Net, Report, Sandbox, SandboxSettings, Trial, Wanted};
+pub use supervise::inner_stage;

@@ -1,1 +1,86 @@
-//! macros.
+//! `#[tool]`: a plain async function becomes a tool.
+
+mod attribute;
+mod function;
+
+use proc_macro::TokenStream;
+use quote::{format_ident, quote};
+use syn::{ItemFn, ext::IdentExt};
+
+use crate::{attribute::Attribute, function::Function};
+
+/// Turns an async function into a tool: a struct of its parameters that implements `helve_contract::Tool`.
+///
+/// The function stays as it is. The struct has its name in camel case (`word_count` → `WordCount`); the doc comment of
+/// the function is what the model reads about the tool, and doc comments on parameters are what it reads about them.
+///
+/// ```ignore
+/// /// Counts the words of a file.
+/// #[tool(reads, timeout = 30)]
+/// async fn word_count(
+///     call: &Call,
+///     /// File to count.
+///     path: String,
+///     /// Stop after so many words.
+///     limit: Option<u64>,
+/// ) -> Result<String> { … }
+///
+/// let entry = Entry::of::<WordCount>();
+/// ```
+///
+/// In the parentheses stand the effects of a call, which must be said: `none`, or any of `reads`, `writes`, `network`,
+/// `executes`, `spawns`, `blocks`, `destroys`. `name = "…"` gives the tool another name, `timeout = 30` its seconds.
+///
+/// A parameter of type `&Call`, which may be left out, is the call itself. All others are parsed from JSON: strings,
+/// numbers, `bool`, `Option`, `Vec`, maps, and every type that derives `Deserialize` and `JsonSchema`. What comes back
+/// is a type that can become a `Reply`, or a `Result` of one.
+#[proc_macro_attribute]
+pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    expand(attribute.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+fn expand(attribute: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> syn::Result<proc_macro2::TokenStream> {
+    let item: ItemFn = syn::parse2(item)?;
+    let function = Function::read(&item)?;
+    let Attribute { effects, name, timeout } = syn::parse2(attribute)?;
+
+    let ident = &item.sig.ident;
+    let name = name.unwrap_or_else(|| ident.unraw().to_string());
+    let timeout = timeout.map(|seconds| {
+        quote!(const TIMEOUT: ::core::time::Duration = ::core::time::Duration::from_secs(#seconds);)
+    });
+    let (visible, docs, kept) = (&item.vis, function.docs(), function.kept());
+    let (tool, fields, output) = (&function.tool, &function.fields, &function.output);
+    let names = fields.iter().map(|field| &field.ident);
+    let call = function.call.then(|| format_ident!("call", span = proc_macro2::Span::mixed_site()));
+    let taken = call.as_ref().map_or(quote!(_), |call| quote!(#call));
+    let given = function.arguments(call.as_ref());
+    let run = if function.fallible {
+        quote!(#ident(#(#given),*).await.map_err(::core::convert::Into::into))
+    } else {
+        quote!(::core::result::Result::Ok(#ident(#(#given),*).await))
+    };
+
+    Ok(quote! {
+        #kept
+
+        #(#docs)*
+        #[derive(::helve_contract::serde::Deserialize, ::helve_contract::schemars::JsonSchema)]
+        #[serde(crate = "::helve_contract::serde")]
+        #[schemars(crate = "::helve_contract::schemars")]
+        #[allow(missing_docs)]
+        #visible struct #tool { #(#fields),* }
+
+        impl ::helve_contract::Tool for #tool {
+            const NAME: &'static str = #name;
+            const EFFECTS: ::helve_contract::Effects = #effects;
+            #timeout
+            type Output = #output;
+
+            async fn run(self, #taken: &::helve_contract::Call) -> ::helve_contract::Result<Self::Output> {
+                let Self { #(#names),* } = self;
+                #run
+            }
+        }
+    })
+}

@@ -1,1 +1,24 @@
-//! mcp.
+//! The tools of an engine for any MCP client.
+//!
+//! [`Server`] is what is offered, [`Peer`] is one client and what it has asked for, [`Outbox`] is the way back to it.
+//! [`serve_stdio`] joins them over standard input and output. The protocol is written out here, small, because a call
+//! must cost little more than the pipe it comes through.
+
+mod answer;
+mod call;
+mod elicit;
+mod flight;
+mod lane;
+mod lines;
+mod peer;
+mod progress;
+mod resources;
+mod revision;
+mod server;
+mod stdio;
+mod wire;
+
+pub use elicit::ElicitApprover;
+pub use peer::{Handled, Outbox, Peer, Work};
+pub use server::{Options, Server};
+pub use stdio::{serve, serve_stdio};

@@ -250,7 +250,8 @@ impl Host for Memory {
             Data::Bytes(bytes) => bytes[start as usize..end as usize].to_vec(),
             Data::Repeated(piece, _) => {
                 let from = (start % piece.len() as u64) as usize;
-                piece.iter().copied().cycle().skip(from).take((end - start) as usize).collect()
+                let length = (end - start) as usize;
+                piece.repeat((from + length) / piece.len() + 1)[from..from + length].to_vec()
             }
             _ => return Err(Error::file(path, FileFault::NotRegular)),
         };

@@ -214,10 +214,7 @@ mod tests {
 
     #[test]
     fn says_what_is_wanted() {
-        assert_eq!(
-            Kind::Number(1, 10).parse("many").unwrap_err(),
-            "must be a number from 1 to 10, not \"many\""
-        );
+        assert_eq!(Kind::Number(1, 10).parse("many").unwrap_err(), "must be a number from 1 to 10, not \"many\"");
         assert_eq!(Kind::Choice(&["off", "on"]).check(json!(true)).unwrap_err(), "must be `off`, `on`, not true");
         assert_eq!(Kind::List.parse("a, b,").unwrap(), json!(["a", "b"]));
         assert_eq!(Kind::List.parse("[\"Bash(a,b)\"]").unwrap(), json!(["Bash(a,b)"]));

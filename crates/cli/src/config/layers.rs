@@ -109,7 +109,7 @@ impl Settings {
         let flags = from_flags(&here, flags)?;
 
         let mine = || user.iter().chain(&environment).chain(&flags);
-        let last = |name: &str| mine().filter(|(key, ..)| key.name == name).last().map(|(_, value, _)| value);
+        let last = |name: &str| mine().rfind(|(key, ..)| key.name == name).map(|(_, value, _)| value);
         let given = last("workspace").and_then(Value::as_str).map_or(here, PathBuf::from);
         let top = canonical(&given)?;
         let state = last("state_dir").and_then(Value::as_str).map(PathBuf::from).or_else(state::usual);
@@ -118,12 +118,11 @@ impl Settings {
         let (project, standing) =
             if beside { (Vec::new(), Standing::Absent) } else { from_project(&top, state.as_deref(), &mut remarks)? };
 
-        let mut values: BTreeMap<_, _> = KEYS
-            .iter()
-            .map(|key| (key.name, Setting { value: key.default(), from: vec![Origin::Default] }))
-            .collect();
+        let mut values: BTreeMap<_, _> =
+            KEYS.iter().map(|key| (key.name, Setting { value: key.default(), from: vec![Origin::Default] })).collect();
         lay(&mut values, user);
-        lay(&mut values, allowed(project, &values, &top, &mut remarks));
+        let project = allowed(project, &values, &top, &mut remarks);
+        lay(&mut values, project);
         lay(&mut values, environment);
         lay(&mut values, flags);
 
@@ -215,10 +214,8 @@ fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> 
         }
     };
     if !state.is_some_and(|state| Trust::new(state).holds(&path, &bytes)) {
-        remarks.push(format!(
-            "{} is ignored until you trust it; read it, then run `helve config trust`",
-            path.display()
-        ));
+        remarks
+            .push(format!("{} is ignored until you trust it; read it, then run `helve config trust`", path.display()));
         return Ok((Vec::new(), Standing::Untrusted(path)));
     }
     let found = settings_in(&path, &bytes).map_err(|why| format!("{}: {why}", path.display()))?;
@@ -265,7 +262,9 @@ fn from_flags(here: &Path, flags: Vec<Flag>) -> Result<Layer, String> {
 fn lay(values: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
     for (key, value, origin) in layer {
         match (values.get_mut(key.name), value) {
-            (Some(Setting { value: Value::Array(there), from }), Value::Array(more)) if key.project == Project::Adds => {
+            (Some(Setting { value: Value::Array(there), from }), Value::Array(more))
+                if key.project == Project::Adds =>
+            {
                 if *from == [Origin::Default] {
                     from.clear();
                 }
@@ -282,19 +281,18 @@ fn lay(values: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
 }
 
 /// What of a trusted project's settings counts; the rest is told.
-fn allowed(
-    layer: Layer,
-    values: &BTreeMap<&'static str, Setting>,
-    top: &Path,
-    remarks: &mut Vec<String>,
-) -> Layer {
+fn allowed(layer: Layer, values: &BTreeMap<&'static str, Setting>, top: &Path, remarks: &mut Vec<String>) -> Layer {
     let refusal = |key: &Key, value: &Value| match key.project {
         Project::May | Project::Adds => None,
         Project::IfUnset if values[key.name].from == [Origin::Default] => None,
         Project::IfUnset => Some("your own settings file sets it"),
         Project::TurnsOff if *value == false || values[key.name].value == true => None,
         Project::TurnsOff => Some("a project may turn it off, not on"),
-        Project::Inside if value.as_str().and_then(|it| canonical(Path::new(it)).ok()).is_some_and(|it| it.starts_with(top)) => None,
+        Project::Inside
+            if value.as_str().and_then(|it| canonical(Path::new(it)).ok()).is_some_and(|it| it.starts_with(top)) =>
+        {
+            None
+        }
         Project::Inside => Some("it must name a folder inside the project"),
         Project::Never => Some("a project file may not set it"),
     };

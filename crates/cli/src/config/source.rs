@@ -111,9 +111,8 @@ pub fn unknown(name: &str) -> String {
     let names = || KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
     // A wrong last part in the right table is the common case: compare the last parts first.
     let (table, last) = name.rsplit_once('.').map_or(("", name), |(table, last)| (table, last));
-    let inside: Vec<_> = names()
-        .filter(|key| key.rsplit_once('.').map_or(table.is_empty(), |(other, _)| other == table))
-        .collect();
+    let inside: Vec<_> =
+        names().filter(|key| key.rsplit_once('.').map_or(table.is_empty(), |(other, _)| other == table)).collect();
     let lasts: Vec<_> = inside.iter().map(|key| key.rsplit_once('.').map_or(*key, |(_, last)| last)).collect();
     let near = nearest(last, lasts.iter().copied());
     let near = match near.first() {
@@ -133,14 +132,16 @@ mod tests {
 
     fn read(name: &str, text: &str) -> Result<Vec<String>, String> {
         let flat = settings_in(Path::new(name), text.as_bytes())?;
-        Ok(flat.into_iter().map(|(key, value)| format!("{}={value}", key.name)).collect())
+        let mut seen: Vec<_> = flat.into_iter().map(|(key, value)| format!("{}={value}", key.name)).collect();
+        seen.sort();
+        Ok(seen)
     }
 
     #[test]
     fn toml_and_yaml_say_the_same() {
         let toml = "dialect = \"solo\"\n[tools]\nwork_dir = \"src\"\n[tools.shell]\ndeny = [\"rm\"]\n";
         let yaml = "dialect: solo\ntools:\n  work_dir: src\n  shell:\n    deny: [rm]\n";
-        let seen = vec!["dialect=\"solo\"".to_owned(), "workspace=\"src\"".into(), "tools.shell.deny=[\"rm\"]".into()];
+        let seen = vec!["dialect=\"solo\"".to_owned(), "tools.shell.deny=[\"rm\"]".into(), "workspace=\"src\"".into()];
         assert_eq!(read("helve.toml", toml), Ok(seen.clone()));
         assert_eq!(read("helve.yaml", yaml), Ok(seen));
         assert_eq!(read("helve.yaml", "# nothing yet\n"), Ok(vec![]));

@@ -47,9 +47,10 @@ impl Trust {
 
     /// The list as it stands; one that others could have written counts as empty.
     fn list(&self) -> BTreeMap<String, String> {
-        let mine = self.file.symlink_metadata().is_ok_and(|it| {
-            it.is_file() && it.uid() == rustix::process::geteuid().as_raw() && it.mode() & 0o022 == 0
-        });
+        let mine = self
+            .file
+            .symlink_metadata()
+            .is_ok_and(|it| it.is_file() && it.uid() == rustix::process::geteuid().as_raw() && it.mode() & 0o022 == 0);
         if !mine {
             return BTreeMap::new();
         }
@@ -77,7 +78,7 @@ fn text(path: &Path) -> io::Result<&str> {
 }
 
 fn digest(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::state::hex(&Sha256::digest(content))
 }
 
 #[cfg(test)]

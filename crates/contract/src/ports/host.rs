@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, SafePath};
 
@@ -52,7 +53,7 @@ pub trait Host: Send + Sync {
 }
 
 /// What a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
     File,
@@ -65,7 +66,7 @@ pub enum Kind {
 }
 
 /// What there is to know about a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
     /// What it is.
     pub kind: Kind,
@@ -76,7 +77,7 @@ pub struct Stat {
 }
 
 /// Which bytes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The first.
     pub start: u64,
@@ -93,7 +94,7 @@ impl Span {
 }
 
 /// Some bytes of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -104,11 +105,11 @@ pub struct Chunk {
 }
 
 /// Tells two states of a file apart, cheaply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(pub [u64; 4]);
 
 /// What a writer believes is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
     /// Anything or nothing.
     Anything,
@@ -119,7 +120,7 @@ pub enum Expect {
 }
 
 /// How a write went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// The file was not there before.
     pub created: bool,
@@ -149,7 +150,7 @@ pub enum Change {
 }
 
 /// One entry of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its name, with control characters and bytes that are not UTF-8 made visible.
     pub name: String,
@@ -164,7 +165,7 @@ pub struct Item {
 }
 
 /// What a walk passes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noise {
     /// Include what ignore files (`.gitignore`, `.ignore` …) leave out.
     pub ignored: bool,
@@ -173,7 +174,7 @@ pub struct Noise {
 }
 
 /// Finding files by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Find {
     /// Which: a glob over the path beneath the folder where it has a slash (`src/**/*.rs`), over the name otherwise;
     /// without any of `*?[{` a part of the name. `None` finds all.
@@ -191,7 +192,7 @@ pub struct Find {
 }
 
 /// An order of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// By path.
     Path,
@@ -200,7 +201,7 @@ pub enum Order {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// The files, in the order asked for.
     pub files: Vec<FoundFile>,
@@ -213,7 +214,7 @@ pub struct Found {
 }
 
 /// One file that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundFile {
     /// Path beneath the root of the walk's start.
     pub path: PathBuf,
@@ -224,7 +225,7 @@ pub struct FoundFile {
 }
 
 /// Searching contents, with ripgrep's meaning of each field.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grep {
     /// What to look for: a regular expression of the `regex` crate.
     pub pattern: String,
@@ -255,7 +256,7 @@ pub struct Grep {
 }
 
 /// What a search collects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// The matching lines.
     Lines,
@@ -266,7 +267,7 @@ pub enum Output {
 }
 
 /// What a search found, files sorted by path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matches {
     /// Files with at least one match that was kept.
     pub files: Vec<FileHits>,
@@ -281,7 +282,7 @@ pub struct Matches {
 }
 
 /// The hits of one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHits {
     /// Path beneath the root of the search's start.
     pub path: PathBuf,
@@ -294,7 +295,7 @@ pub struct FileHits {
 }
 
 /// One line of a file, or one match of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
     /// A match or its surroundings.
     pub kind: HitKind,
@@ -305,7 +306,7 @@ pub struct Hit {
 }
 
 /// What a line of a search is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HitKind {
     /// It matches.
     Match,
@@ -316,7 +317,7 @@ pub enum HitKind {
 }
 
 /// Where a pattern would have matched, had more been searched. Filled only when nothing was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absence {
     /// Lines and files left out by ignore files.
     pub ignored: (u64, u64),
@@ -357,7 +358,7 @@ pub struct Command {
 pub type Environment = Vec<(String, String)>;
 
 /// What a program reads from its standard input.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {
     /// Nothing: it is at its end.
     #[default]
@@ -369,7 +370,7 @@ pub enum Input {
 }
 
 /// Whether a program may use the network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// As the host is configured.
     #[default]
@@ -379,7 +380,7 @@ pub enum Network {
 }
 
 /// A terminal's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terminal {
     /// Lines.
     pub rows: u16,
@@ -407,7 +408,7 @@ pub trait Process: Send {
 }
 
 /// Something that a running program did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Noticed {
     /// It wrote to standard output.
     Stdout(Vec<u8>),
@@ -418,7 +419,7 @@ pub enum Noticed {
 }
 
 /// How a program ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// Exit code, or 128 plus the signal.
     pub code: i32,
@@ -431,7 +432,7 @@ pub struct Exit {
 }
 
 /// A signal that may be sent to a process: a fixed list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
     /// SIGINT.
     Interrupt,
@@ -495,7 +496,7 @@ impl Signal {
 }
 
 /// The walls around a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
     /// L0: none.
     None,

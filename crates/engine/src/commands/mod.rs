@@ -11,9 +11,10 @@ mod shown;
 
 pub use names::NameList;
 pub(crate) use {
-    judge::only_looks,
-    lex::{literal, quote},
-    parse::{Layer, Reading, Simple, Word, read, single},
+    judge::{line_only_looks, only_looks},
+    lex::quote,
+    parse::{Layer, Reading, Simple, read, single},
+    peel::base_name,
     shown::{show_command, visible},
 };
 pub(crate) use lex::commands as plain_words;

@@ -1,18 +1,26 @@
 //! The gate: whether a call may run, and who is asked.
+//!
+//! The order is always the same: what is denied, what the plan forbids, what must be asked, what is allowed, and then
+//! the mode. No later step takes back what an earlier one refused.
 
 mod ask;
+mod deed;
+mod given;
+mod rule;
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, str::FromStr, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use helve_contract::{Call, Error, Result, Spec};
+use serde_json::Value;
 
 pub use ask::{Answer, Approver, Question};
 pub use rule::Rule;
 
-mod rule;
-
-use helve_contract::{Call, Result, Spec};
-use serde_json::Value;
-
-use crate::commands::NameList;
+use crate::commands::{self, NameList, quote, visible};
+use deed::Deed;
+use given::Given;
+use rule::Hit;
 
 /// What is asked before a call. Deny rules hold in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,6 +40,35 @@ pub enum Mode {
     Open,
 }
 
+impl Mode {
+    /// Every mode with its name in configuration.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("default", Self::Default),
+        ("acceptEdits", Self::AcceptEdits),
+        ("plan", Self::Plan),
+        ("dontAsk", Self::DontAsk),
+        ("bypassPermissions", Self::BypassPermissions),
+        ("open", Self::Open),
+    ];
+
+    /// Its name in configuration.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("default", |(name, _)| name)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, mode)| *mode).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is not a mode; the modes are {}", names.join(", "))
+        })
+    }
+}
+
 /// Whether a call may run: rules, a mode, and somebody to ask.
 pub struct Gate {
     mode: Mode,
@@ -41,6 +78,7 @@ pub struct Gate {
     names: Option<NameList>,
     approver: Option<Arc<dyn Approver>>,
     patience: Duration,
+    given: Given,
 }
 
 impl Gate {
@@ -54,6 +92,7 @@ impl Gate {
             names: None,
             approver: None,
             patience: Duration::from_secs(600),
+            given: Given::default(),
         }
     }
 
@@ -94,8 +133,203 @@ impl Gate {
     }
 
     /// Lets a call pass, or says why not and what to do.
-    #[allow(clippy::unused_async, reason = "asking is asynchronous")]
-    pub(crate) async fn pass(&self, _spec: &Spec, _args: &Value, _call: &Call) -> Result<()> {
-        Ok(())
+    pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+        let mut deed = Deed::of(spec, args, call);
+        self.read(&mut deed)?;
+        match self.verdict(&deed)? {
+            Verdict::Pass => Ok(()),
+            Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await,
+        }
+    }
+
+    /// Reads the command line where something hangs on it. A line too long to be read is then denied, never asked.
+    fn read(&self, deed: &mut Deed<'_>) -> Result<()> {
+        if deed.command.as_ref().is_some_and(|command| command.contains('\0')) {
+            return Err(Error::denied("the command has a NUL character in it, which no shell reads as it stands; remove it"));
+        }
+        let protects = deed.call.session.workspace.rules().iter().next().is_some();
+        let rules = [&self.deny, &self.ask].into_iter().flatten().any(Rule::has_content);
+        let lenient = matches!(self.mode, Mode::Open | Mode::BypassPermissions);
+        if lenient && !rules && self.names.is_none() {
+            // Nothing asks what the line says but the protected names, and those the sandbox holds as well.
+            if protects {
+                _ = deed.read();
+            }
+            return Ok(());
+        }
+        deed.read().map_err(|why| Error::denied(format!("{why}. Split it into smaller commands.")))
+    }
+
+    /// What the rules and the mode say, in the order of the gate.
+    fn verdict(&self, deed: &Deed<'_>) -> Result<Verdict> {
+        let uncertain = self.denied(deed)?;
+        if self.mode == Mode::Plan && !deed.only_looks() {
+            return Err(Error::denied(format!(
+                "{} can change things, and in plan mode only looking is allowed; finish the plan and let the user approve it",
+                deed.spec.name
+            )));
+        }
+        if let Some(rule) = uncertain {
+            let why = format!("the rule {} denies some commands, and this one is not fully understood: {}", rule.text(), doubts(deed));
+            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
+        }
+        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(deed) > Hit::No) {
+            let why = format!("the rule {} wants it asked", rule.text());
+            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
+        }
+        if self.allowed(deed) || self.mode_passes(deed) {
+            return Ok(Verdict::Pass);
+        }
+        Ok(Verdict::Ask { why: reason(deed), rule: None })
+    }
+
+    /// Refuses what is denied; a rule that may be meant, but cannot be decided, comes back.
+    fn denied(&self, deed: &Deed<'_>) -> Result<Option<&Rule>> {
+        let mut uncertain = None;
+        for rule in &self.deny {
+            match rule.touches(deed) {
+                Hit::Yes => {
+                    return Err(Error::denied(format!(
+                        "{} is denied by the rule {}; do it another way, or ask the user to change the rule",
+                        deed.spec.name,
+                        rule.text()
+                    )));
+                }
+                Hit::Perhaps => uncertain = uncertain.or(Some(rule)),
+                Hit::No => {}
+            }
+        }
+        if let (Some(names), Some(reading)) = (&self.names, &deed.reading)
+            && let Some(why) = names.judge(reading)
+        {
+            return Err(Error::denied(why));
+        }
+        if let Some((path, why)) = deed.protected() {
+            return Err(Error::denied(format!("{path}: {why}")));
+        }
+        Ok(uncertain)
+    }
+
+    /// Whether allow rules cover the whole call.
+    fn allowed(&self, deed: &Deed<'_>) -> bool {
+        let rules: Vec<_> = self.allow.iter().filter(|rule| rule.is_about(deed)).collect();
+        if rules.is_empty() {
+            return false;
+        }
+        if rules.iter().any(|rule| !rule.has_content()) {
+            return true;
+        }
+        if let Some(reading) = &deed.reading {
+            return reading.is_clear() && rule::cover_line(&rules, &reading.commands);
+        }
+        match &deed.host {
+            Some(host) => host.as_ref().is_some_and(|host| rules.iter().any(|rule| rule.covers_host(host))),
+            None => {
+                !deed.targets.is_empty()
+                    && deed.targets.iter().all(|target| rules.iter().any(|rule| rule.covers_target(target)))
+            }
+        }
+    }
+
+    /// What the mode lets pass when no rule speaks.
+    fn mode_passes(&self, deed: &Deed<'_>) -> bool {
+        let looks = || deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
+        match self.mode {
+            Mode::Open | Mode::BypassPermissions => true,
+            Mode::Plan | Mode::Default | Mode::DontAsk => looks(),
+            Mode::AcceptEdits => looks() || rule::edits_files(deed.spec),
+        }
+    }
+
+    /// Puts the question. No answer in time, a broken approver and nobody to ask are all a no.
+    async fn put(&self, deed: &Deed<'_>, why: &str, rule: Option<&str>) -> Result<()> {
+        let state = self.given.of(&deed.call.session.id);
+        if self.mode == Mode::DontAsk {
+            return Err(Error::denied(format!("not allowed, because {why}, and in this mode nobody is asked. {}", remedy(deed))));
+        }
+        let Some(approver) = &self.approver else {
+            return Err(Error::denied(format!("not allowed, because {why}, and there is nobody to ask here. {}", remedy(deed))));
+        };
+        if state.covers(deed, rule) {
+            return Ok(());
+        }
+        let cancelled = deed.call.cancel.cancelled();
+        let answer = async {
+            let _turn = state.turn.lock().await;
+            if state.covers(deed, rule) {
+                return Ok(());
+            }
+            state.may_ask(deed).map_err(Error::denied)?;
+            let question = ask::question(deed, why);
+            let answer = AssertUnwindSafe(approver.ask(&question, deed.call)).catch_unwind();
+            match tokio::time::timeout(self.patience, answer).await {
+                Ok(Ok(Answer::Once)) => Ok(()),
+                Ok(Ok(Answer::Session)) => {
+                    state.keep(deed, rule);
+                    Ok(())
+                }
+                Ok(Ok(Answer::Deny(reason))) => {
+                    state.refuse(deed);
+                    Err(Error::denied(refusal(&reason)))
+                }
+                Ok(Err(_)) => Err(Error::denied("the question to the user failed, so the call was not made; try something else")),
+                Err(_) => Err(Error::denied(format!(
+                    "the user did not answer within {} s, so the call was not made",
+                    self.patience.as_secs()
+                ))),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancelled => Err(Error::Cancelled),
+            answer = answer => answer,
+        }
     }
 }
+
+enum Verdict {
+    Pass,
+    Ask { why: String, rule: Option<String> },
+}
+
+fn refusal(reason: &str) -> String {
+    match reason.trim() {
+        "" => "the user refused this call; do not repeat it, do something else or ask what is wanted".to_owned(),
+        reason => format!("the user refused this call: {reason}"),
+    }
+}
+
+/// Why the mode asks.
+fn reason(deed: &Deed<'_>) -> String {
+    match &deed.reading {
+        Some(reading) if !reading.doubts.is_empty() => format!("the command is not fully understood: {}", doubts(deed)),
+        Some(reading) if !reading.writes.is_empty() => "the command writes a file".to_owned(),
+        Some(_) => "the command may change things".to_owned(),
+        None => {
+            let effects: Vec<_> = deed.spec.effects.names().filter(|name| *name != "reads").collect();
+            format!("{} can change things ({})", deed.spec.name, effects.join(", "))
+        }
+    }
+}
+
+fn doubts(deed: &Deed<'_>) -> String {
+    let doubts = deed.reading.iter().flat_map(|reading| &reading.doubts).map(|doubt| doubt.why.as_str());
+    let text = doubts.take(3).collect::<Vec<_>>().join("; ");
+    if text.is_empty() { "some words are known only when it runs".to_owned() } else { text }
+}
+
+/// How the user can allow it from now on.
+fn remedy(deed: &Deed<'_>) -> String {
+    let name = &deed.spec.name;
+    let clear = deed.reading.as_ref().filter(|reading| reading.is_clear());
+    let rule = match (clear.and_then(|it| it.commands.iter().find(|it| !commands::only_looks(it))), &deed.host) {
+        (Some(command), _) => command.argv().map(|argv| format!("{name}({})", quote(argv))),
+        (None, Some(Some(host))) => Some(format!("{name}(domain:{host})")),
+        _ => None,
+    };
+    let rule = visible(&rule.unwrap_or_else(|| name.clone()));
+    format!("The user can allow it with the rule {rule}, or run where questions can be answered")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,333 @@
-//! A rule: which calls it speaks of.
+//! A rule: which calls an allow, ask or deny speaks of.
 
-/// Which calls an allow, ask or deny speaks of.
+use std::path::{Path, PathBuf};
+
+use helve_contract::{Access, Effects, Glob, PathRule, Spec, Workspace};
+
+use super::deed::{Deed, Target};
+use crate::commands::{Layer, Simple, base_name, only_looks, plain_words};
+
+/// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     text: String,
+    tool: String,
+    content: Option<Content>,
 }
 
+/// What stands between the parentheses. Which of them counts depends on what the tool takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Content {
+    /// For commands; `None` when the text cannot be words of a command.
+    words: Option<Words>,
+    /// For paths: relative ones are meant from the top of a root.
+    path: PathPattern,
+    /// For addresses: `domain:example.com`.
+    domain: Option<String>,
+}
+
+/// Words of a command, compared as words and never as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Words {
+    words: Vec<String>,
+    /// Whether more words may follow.
+    open: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PathPattern {
+    glob: Glob,
+    absolute: bool,
+}
+
+/// Whether a rule speaks of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hit {
+    /// It does not.
+    No,
+    /// It may: part of the call is not known before it runs.
+    Perhaps,
+    /// It does.
+    Yes,
+}
+
+/// Tools whose content is a command, by the names that the dialects give them.
+const SHELLS: &[&str] = &["bash", "exec", "run_command", "shell", "shell_exec"];
+
 impl Rule {
-    /// Reads `Tool`, `Tool(content)`, `mcp__server__*`.
+    /// Reads `Tool` or `Tool(content)`. A `*` in the tool's name stands for any letters.
+    ///
+    /// The content of a command tool is a whole command (`npm test`) or its first words (`npm run test:*`, `git *`);
+    /// of a file tool a path pattern (`src/**`); of a web tool `domain:example.com`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Ok(Self { text: text.to_owned() })
+        let text = text.trim();
+        let wrong = |why: &str| Err(format!("`{text}` is not a rule: {why}"));
+        let (tool, content) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => match rest.strip_suffix(')') {
+                Some(content) => (tool, Some(content.trim())),
+                None => return wrong("the parenthesis is not closed at the end; write Tool(content)"),
+            },
+        };
+        let named = |it: char| it.is_ascii_alphanumeric() || "_-.*".contains(it);
+        if tool.is_empty() || !tool.chars().all(named) {
+            return wrong("it must begin with the name of a tool, such as Bash or mcp__server__*");
+        }
+        let content = match content {
+            None | Some("*") => None,
+            Some("") => return wrong("there is nothing between the parentheses; leave them away for the whole tool"),
+            Some(content) => Some(Content::parse(content)),
+        };
+        if let Some(Content { words: None, domain: None, .. }) = content
+            && SHELLS.contains(&tool.to_lowercase().as_str())
+        {
+            return wrong("write the words of one command; only a last `:*` or ` *` stands for further words");
+        }
+        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), content })
     }
+
+    /// The rule as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A deny rule on paths as the path rule that hosts hold to, wherever links lead. `None` for other rules.
+    ///
+    /// `Read(secrets/**)` refuses reading and writing, `Edit(…)` writing. Absolute patterns are left to the gate.
+    pub fn path_rule(&self) -> Option<PathRule> {
+        let denies = match self.tool.to_lowercase().as_str() {
+            "read" => Access::Read,
+            "edit" => Access::Write,
+            _ => return None,
+        };
+        let path = &self.content.as_ref()?.path;
+        let why = format!("is denied by the rule {}; ask the user to change it", self.text);
+        (!path.absolute).then(|| PathRule { glob: path.glob.clone(), denies, why })
+    }
+
+    /// Whether the rule is about a part of the call only.
+    pub(super) fn has_content(&self) -> bool {
+        self.content.is_some()
+    }
+
+    /// Whether the rule speaks of this tool: by name or alias, `Edit` of all that change files, `Read` of all that look.
+    pub(super) fn is_about(&self, deed: &Deed<'_>) -> bool {
+        let names = std::iter::once(&deed.spec.name).chain(&deed.spec.aliases);
+        names.into_iter().any(|name| self.names(name)) || self.is_family(deed)
+    }
+
+    fn names(&self, name: &str) -> bool {
+        let (rule, name) = (self.tool.to_lowercase(), name.to_lowercase());
+        // `mcp__server` alone is every tool of the server.
+        let server = rule.starts_with("mcp__") && name.strip_prefix(&rule).is_some_and(|rest| rest.starts_with("__"));
+        server || wild(rule.as_bytes(), name.as_bytes())
+    }
+
+    fn is_family(&self, deed: &Deed<'_>) -> bool {
+        match self.tool.to_lowercase().as_str() {
+            "edit" => edits_files(deed.spec) && !deed.targets.is_empty(),
+            "read" => deed.spec.effects == Effects::READS && !deed.targets.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether a deny or ask rule speaks of a call. Any part of the call is enough.
+    pub(super) fn touches(&self, deed: &Deed<'_>) -> Hit {
+        if !self.is_about(deed) {
+            return self.touches_redirections(deed);
+        }
+        let Some(content) = &self.content else { return Hit::Yes };
+        if let Some(reading) = &deed.reading {
+            let hidden = if reading.hides() { Hit::Perhaps } else { Hit::No };
+            let Some(words) = &content.words else { return Hit::Perhaps };
+            return reading.commands.iter().map(|it| words.touch(it)).fold(hidden, Hit::max);
+        }
+        if let Some(host) = &deed.host {
+            return match (&content.domain, host) {
+                (Some(domain), Some(host)) if under_domain(host, domain) => Hit::Yes,
+                (Some(_), Some(_)) => Hit::No,
+                _ => Hit::Perhaps,
+            };
+        }
+        if deed.targets.is_empty() {
+            return Hit::Perhaps;
+        }
+        let hit = deed.targets.iter().any(|target| content.path.covers(target));
+        if hit { Hit::Yes } else { Hit::No }
+    }
+
+    /// A rule against changing a file also stops a command line that redirects into it.
+    fn touches_redirections(&self, deed: &Deed<'_>) -> Hit {
+        let (Some(reading), Some(content)) = (&deed.reading, &self.content) else { return Hit::No };
+        if !self.tool.eq_ignore_ascii_case("edit") {
+            return Hit::No;
+        }
+        if deed.written().iter().any(|target| content.path.covers(target)) {
+            Hit::Yes
+        } else if reading.writes.contains(&None) {
+            Hit::Perhaps
+        } else {
+            Hit::No
+        }
+    }
+
+    /// Whether an allow rule covers this target of a file tool.
+    pub(super) fn covers_target(&self, target: &Target) -> bool {
+        self.content.as_ref().is_some_and(|content| content.path.covers(target))
+    }
+
+    /// Whether an allow rule covers this host.
+    pub(super) fn covers_host(&self, host: &str) -> bool {
+        let domain = self.content.as_ref().and_then(|content| content.domain.as_deref());
+        domain.is_some_and(|domain| match domain.strip_prefix("*.") {
+            Some(parent) => host != parent && under_domain(host, parent),
+            None => host == domain,
+        })
+    }
+
+    /// Whether an allow rule covers this command of a line, word by word.
+    pub(super) fn covers_command(&self, command: &Simple) -> bool {
+        self.content.as_ref().and_then(|content| content.words.as_ref()).is_some_and(|words| words.cover(command))
+    }
+}
+
+/// Whether the rules allow a whole line together: each command is covered by one of them, or only looks.
+pub(super) fn cover_line(rules: &[&Rule], commands: &[Simple]) -> bool {
+    commands.iter().all(|command| {
+        command.layer == Layer::Wrapper || only_looks(command) || rules.iter().any(|rule| rule.covers_command(command))
+    })
+}
+
+/// Whether a tool changes files and does nothing graver.
+pub(super) fn edits_files(spec: &Spec) -> bool {
+    let graver = [Effects::EXECUTES, Effects::NETWORK, Effects::SPAWNS];
+    spec.effects.has(Effects::WRITES) && !graver.iter().any(|effect| spec.effects.has(*effect))
+}
+
+impl Content {
+    fn parse(content: &str) -> Self {
+        let domain = content.strip_prefix("domain:").map(|it| it.trim().trim_end_matches('.').to_ascii_lowercase());
+        Self { words: Words::parse(content), path: PathPattern::parse(content), domain }
+    }
+}
+
+impl Words {
+    fn parse(content: &str) -> Option<Self> {
+        let first = content.strip_suffix(":*").or_else(|| content.strip_suffix(" *"));
+        match plain_words(first.unwrap_or(content))?.as_slice() {
+            [words] => Some(Self { words: words.clone(), open: first.is_some() }),
+            _ => None,
+        }
+    }
+
+    /// Whether an allow rule covers a command: the same words, all of them known.
+    fn cover(&self, command: &Simple) -> bool {
+        let known: Option<Vec<_>> = command.words.iter().map(|word| word.known()).collect();
+        let Some(known) = known else { return false };
+        let begins = known.len() >= self.words.len() && self.words.iter().zip(&known).all(|(rule, word)| rule == word);
+        begins && (self.open || (known.len() == self.words.len() && !command.open))
+    }
+
+    /// Whether a deny or ask rule touches a command. The program counts without its folder, and options that stand
+    /// before the subcommand do not hide it: `git -C x push` is `git push`.
+    fn touch(&self, command: &Simple) -> Hit {
+        let words: Vec<Option<&str>> = command.words.iter().map(|word| word.known()).collect();
+        let Some((program, rest)) = words.split_first() else { return Hit::No };
+        let Some(program) = program else { return Hit::Perhaps };
+        let Some((wanted, arguments)) = self.words.split_first() else { return Hit::No };
+        if base_name(program) != base_name(wanted) {
+            return Hit::No;
+        }
+        let readings = [rest.to_vec(), without_options(rest, 1), without_options(rest, 2)];
+        readings.iter().map(|rest| self.touch_arguments(arguments, rest, command.open)).max().unwrap_or(Hit::No)
+    }
+
+    fn touch_arguments(&self, wanted: &[String], words: &[Option<&str>], more: bool) -> Hit {
+        for (at, want) in wanted.iter().enumerate() {
+            match words.get(at) {
+                Some(Some(word)) if word == want => {}
+                Some(Some(_)) => return Hit::No,
+                // A word that is made at run time can become any words.
+                Some(None) => return Hit::Perhaps,
+                None if more => return Hit::Perhaps,
+                None => return Hit::No,
+            }
+        }
+        let rest = &words[wanted.len()..];
+        if self.open || (rest.is_empty() && !more) {
+            Hit::Yes
+        } else if more || rest.contains(&None) {
+            Hit::Perhaps
+        } else {
+            Hit::No
+        }
+    }
+}
+
+/// The words behind the options that come first, when each option takes so many words.
+fn without_options<'a>(words: &[Option<&'a str>], each: usize) -> Vec<Option<&'a str>> {
+    let mut at = 0;
+    while let Some(Some(word)) = words.get(at)
+        && word.starts_with('-')
+    {
+        at += if word.contains('=') { 1 } else { each };
+    }
+    words.get(at..).unwrap_or_default().to_vec()
+}
+
+impl PathPattern {
+    fn parse(content: &str) -> Self {
+        // `//etc/**` is how the real root is written where `/` means the workspace; both are read as absolute.
+        Self { glob: Glob::new(content.trim_start_matches("./")), absolute: content.starts_with('/') }
+    }
+
+    fn covers(&self, target: &Target) -> bool {
+        match target {
+            Target::Inside { relative, .. } if !self.absolute => self.glob.matches(relative),
+            Target::Inside { whole, .. } | Target::Outside(whole) => self.absolute && self.glob.matches(whole),
+        }
+    }
+}
+
+/// Whether a host is the domain or beneath it.
+fn under_domain(host: &str, domain: &str) -> bool {
+    let domain = domain.strip_prefix("*.").unwrap_or(domain);
+    host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// `*` for any bytes.
+fn wild(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([b'*', rest @ ..], _) => wild(rest, text) || matches!(text, [_, others @ ..] if wild(pattern, others)),
+        ([first, rest @ ..], [byte, others @ ..]) => first == byte && wild(rest, others),
+        (rest, []) => rest.is_empty(),
+        ([], _) => false,
+    }
+}
+
+/// Where a path leads, without touching the disk.
+pub(super) fn target(workspace: &Workspace, from: Option<&Path>, path: &str) -> Target {
+    let top = workspace.roots().first().map(|root| root.dir.clone()).unwrap_or_default();
+    let start = from.map_or_else(|| top.clone(), |from| top.join(from));
+    let checked = if from.is_none() { workspace.check(Path::new(path), Access::Read, None).ok() } else { None };
+    let whole = checked.map_or_else(|| clean(&start.join(path)), |it| it.on_host());
+    let dirs = workspace.roots().iter().flat_map(|root| std::iter::once(&root.dir).chain(&root.also));
+    let inside = dirs.filter_map(|dir| whole.strip_prefix(dir).ok()).min_by_key(|rest| rest.components().count());
+    match inside.map(Path::to_owned) {
+        Some(relative) => Target::Inside { relative, whole },
+        None => Target::Outside(whole),
+    }
+}
+
+/// The path without `.` and `..`, as text.
+fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => _ = clean.pop(),
+            std::path::Component::CurDir => {}
+            part => clean.push(part),
+        }
+    }
+    clean
 }

@@ -1,24 +1,39 @@
 //! Reading the JSON that models send, which is not always JSON.
-use serde_json::Value;
+//!
+//! Valid JSON is read as it is. Anything else goes through one lenient pass, in linear time, that notes each mend and
+//! how far it can be trusted: [`Risk::Harmless`] where only the spelling was wrong, [`Risk::Guess`] where a value may
+//! mean something else, [`Risk::Cut`] where the text ends in the middle of one.
+
+mod around;
+mod bare;
+mod quoted;
+mod reader;
+mod strict;
+
 use std::borrow::Cow;
 
-/// What a mend may have done to the meaning.
+use serde_json::{Map, Value};
+
+/// Longer arguments are not read at all.
+const LONGEST: usize = 32 << 20;
+
+/// What a mend may have done to the meaning. The order is the order of danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
     /// Nothing: only the spelling was wrong.
     Harmless,
     /// A value may mean something else than what was sent.
     Guess,
-    /// The end is missing in the middle of a value.
+    /// The text ends in the middle of a value. Never good for running anything.
     Cut,
 }
 
 /// One thing that was mended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mend {
-    /// What it was.
+    /// What was the matter.
     pub what: Cow<'static, str>,
-    /// What it may have done to the meaning.
+    /// What the mend may have done to the meaning.
     pub risk: Risk,
 }
 
@@ -27,12 +42,62 @@ pub struct Mend {
 pub struct Mended {
     /// The value.
     pub value: Value,
-    /// What was mended.
+    /// What was mended, each thing once, in the order of the text.
     pub mends: Vec<Mend>,
 }
 
-/// Reads JSON.
-pub fn mend(text: &str) -> Result<Mended, String> {
-    if text.trim().is_empty() { return Ok(Mended { value: serde_json::json!({}), mends: Vec::new() }) }
-    serde_json::from_str(text).map(|value| Mended { value, mends: Vec::new() }).map_err(|it| it.to_string())
+impl Mended {
+    /// How far the whole can be trusted.
+    pub fn risk(&self) -> Risk {
+        self.mends.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless)
+    }
 }
+
+/// Reads a value from a text, mending what can be mended. The error says why there is nothing to read.
+pub fn mend(text: &str) -> Result<Mended, String> {
+    if text.len() > LONGEST {
+        return Err(format!("{} bytes are more than the {LONGEST} that are read", text.len()));
+    }
+    if let Some(mended) = strict::read(text) {
+        return Ok(mended);
+    }
+    let mut mends = Mends(Vec::new());
+    let value = if text.trim().is_empty() { Value::Object(Map::new()) } else { around::read(text, &mut mends)? };
+    Ok(Mended { value, mends: mends.0 })
+}
+
+/// The mends so far, each kind once.
+struct Mends(Vec<Mend>);
+
+impl Mends {
+    fn add(&mut self, risk: Risk, what: impl Into<Cow<'static, str>>) {
+        let what = what.into();
+        if self.0.len() < 16 && !self.0.iter().any(|it| it.what == what && it.risk == risk) {
+            self.0.push(Mend { what, risk });
+        } else if self.0.len() >= 16
+            && let Some(last) = self.0.last_mut()
+        {
+            last.risk = last.risk.max(risk);
+        }
+    }
+
+    fn harmless(&mut self, what: &'static str) {
+        self.add(Risk::Harmless, what);
+    }
+
+    fn guess(&mut self, what: &'static str) {
+        self.add(Risk::Guess, what);
+    }
+
+    fn cut(&mut self, what: &'static str) {
+        self.add(Risk::Cut, what);
+    }
+}
+
+/// Blank in the eyes of a reader, if not of the standard.
+fn is_blank(it: char) -> bool {
+    it.is_whitespace() || matches!(it, '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests;

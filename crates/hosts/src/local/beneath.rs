@@ -178,10 +178,10 @@ impl Beneath {
         }
     }
 
-    /// A path without links. Answers `LOOP` where there is one, or where the kernel cannot tell.
+    /// Opens a path that has no links in it; answers `LOOP` where there is one.
     pub(super) fn straight(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         if self.way == Way::ByHand {
-            return Err(Errno::LOOP);
+            return by_hand(top, relative, flags);
         }
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -313,6 +313,22 @@ impl Beneath {
         let near = nearest(&wanted, names.iter().map(String::as_str));
         Some(near.into_iter().map(|name| path.shown(&here.join(name))).collect())
     }
+}
+
+/// A path without links, opened a part at a time.
+fn by_hand(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = openat(top, ".", step, Mode::empty())?;
+    let Some(last) = relative.file_name() else {
+        return openat(&here, ".", flags | OFlags::CLOEXEC, Mode::empty());
+    };
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(name) = part else { return Err(Errno::XDEV) };
+        let next = openat(&here, name, step, Mode::empty())?;
+        here = if is_link(&next) { return Err(Errno::LOOP) } else { next };
+    }
+    let fd = openat(&here, last, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if is_link(&fd) { Err(Errno::LOOP) } else { Ok(fd) }
 }
 
 /// Tries again while the kernel asks for it.

@@ -125,13 +125,15 @@ impl Host for Local {
     }
 
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
-        let (path, find, patience) = (path.clone(), find.clone(), self.patience);
-        self.aside(move |beneath| walk::find(beneath, &path, &find, patience)).await
+        let (path, find) = (path.clone(), find.clone());
+        let (clock, _stop) = walk::Clock::start(self.patience);
+        self.aside(move |beneath| walk::find(beneath, &path, &find, &clock)).await
     }
 
     async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
-        let (path, grep, patience) = (path.clone(), grep.clone(), self.patience);
-        self.aside(move |beneath| search::grep(beneath, &path, &grep, patience)).await
+        let (path, grep) = (path.clone(), grep.clone());
+        let (clock, _stop) = walk::Clock::start(self.patience);
+        self.aside(move |beneath| search::grep(beneath, &path, &grep, &clock)).await
     }
 
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {

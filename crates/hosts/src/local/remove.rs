@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helve_contract::{Error, FileFault, Result, SafePath, ports::Kind};
+use helve_contract::{Error, Result, SafePath, ports::Kind};
 use rustix::{
     fd::{AsFd as _, OwnedFd},
     fs::{AtFlags, Dir, Mode, OFlags, openat, statat, unlinkat},
@@ -13,7 +13,6 @@ use super::{
     beneath::{Beneath, Last, Parents, sync_folder},
     fault::Trouble,
     files::kind,
-    names::visible,
 };
 
 /// Removes a file, a link (not what it points to), or a folder with all that is in it.

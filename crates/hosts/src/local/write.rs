@@ -4,6 +4,7 @@ use helve_contract::{
     Error, FileFault, Result, SafePath,
     ports::{Expect, Written},
 };
+use rustix::fd::AsFd as _;
 
 use super::{
     atomic::{Draft, Like, Now},

@@ -62,9 +62,9 @@ impl Tool for Glob {
         if self.pattern.trim().is_empty() {
             return Err(Error::failed("the pattern is empty; `**` finds all files"));
         }
-        let (folder, pattern) = apart(self.path.as_deref(), &self.pattern);
-        let start = match folder {
-            Some(folder) => call.readable(folder)?,
+        let (place, pattern) = apart(self.path.as_deref(), &self.pattern);
+        let start = match place {
+            Some(place) => call.readable(place)?,
             None => call.top()?,
         };
         folder(call, &start).await?;

@@ -46,6 +46,8 @@ pub struct Grep {
     pub offset: usize,
     /// What `limit` and `offset` count.
     pub unit: Unit,
+    /// Whether lines carry their number, where the dialect leaves it to the model.
+    pub numbers: Numbers,
 }
 
 /// What a search gives back.
@@ -86,9 +88,11 @@ pub struct GrepOut {
 }
 
 /// Whether lines carry their number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// They do.
+    #[default]
     Shown,
     /// They do not.
     Hidden,

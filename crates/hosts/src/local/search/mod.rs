@@ -1,10 +1,38 @@
-//! Searching contents.
-use std::time::Duration;
+//! Searching contents as ripgrep does, with its own searcher and matcher; what is shown is decided elsewhere.
 
-use helve_contract::{Error, Result, SafePath, ports::{Grep, Matches}};
+mod absence;
+mod kept;
+mod pattern;
+mod run;
+mod sink;
 
-use super::beneath::Beneath;
+use helve_contract::{
+    Error, FileFault, Result, SafePath,
+    ports::{Grep, Kind, Matches},
+};
 
-pub(super) fn grep(_: &Beneath, _: &SafePath, _: &Grep, _: Duration) -> Result<Matches> {
-    Err(Error::failed("not found"))
+use super::{
+    beneath::Beneath,
+    walk::{Clock, Start},
+};
+use pattern::{filters, matcher};
+use run::Search;
+
+/// Searches a file, or the files beneath a folder.
+pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &Grep, clock: &Clock) -> Result<Matches> {
+    let start = Start::find(beneath, path)?;
+    if matches!(start.kind, Kind::Other | Kind::Link) {
+        return Err(Error::file(path, FileFault::NotRegular));
+    }
+    let matcher = matcher(grep)?;
+    let filters = filters(&start, grep)?;
+
+    let search = Search { beneath, start: &start, grep, matcher: &matcher, filters: &filters, clock };
+    let (mut matches, large) = search.run(grep.noise)?;
+    matches.partial = clock.cut_short();
+    matches.absence.large = large;
+    if matches.total_files == 0 && !matches.partial {
+        absence::look(&search, &mut matches.absence);
+    }
+    Ok(matches)
 }

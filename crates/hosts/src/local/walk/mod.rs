@@ -1,10 +1,9 @@
-//! Finding files by name.
-use std::time::Duration;
+//! Walking a tree as ripgrep does: ignore files, hidden files, types and globs mean what they mean there.
 
-use helve_contract::{Error, Result, SafePath, ports::{Find, Found}};
+mod clock;
+mod find;
+mod start;
 
-use super::beneath::Beneath;
-
-pub(super) fn find(_: &Beneath, _: &SafePath, _: &Find, _: Duration) -> Result<Found> {
-    Err(Error::failed("not found"))
-}
+pub(super) use clock::Clock;
+pub(super) use find::find;
+pub(super) use start::{Start, builder};

@@ -1,0 +1,136 @@
+//! `helve batch`: many calls, one a line; answers in the order of the calls.
+
+use std::{
+    io::{self, BufRead, Read},
+    process::ExitCode,
+    thread,
+};
+
+use helve_contract::{Call, Reply};
+use helve_engine::Request;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, Receiver};
+
+use super::{Choice, call};
+use crate::{
+    fault::{FAILED, Fault, Outcome},
+    say,
+    setup::{self, Place, Purpose},
+};
+
+/// No line is longer.
+const LONGEST: u64 = 16 << 20;
+/// So many calls are taken together; read-only neighbours among them run side by side.
+const TOGETHER: usize = 64;
+
+/// Call tools from JSON lines on standard input; print their replies as JSON lines, in order.
+///
+/// A line is {"tool": NAME, "args": {…}} and may have an "id", which comes back. Calls that only read and stand next to
+/// each other run side by side. The exit code is 1 when a call failed.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  printf '%s\\n' '{\"tool\":\"ls\",\"args\":{}}' '{\"tool\":\"read\",\"args\":{\"path\":\"a.txt\"}}' |
+    helve batch --dialect preset")]
+pub struct Args {
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// A line of input: a call, or why it is none.
+struct Line {
+    id: Value,
+    request: Result<(String, Value), String>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let settings = self.choice.settings()?;
+        let dialect = super::dialect(&settings)?;
+        let place = setup::open(&settings, dialect, Purpose::Call)?;
+        let failed = setup::runtime()?.block_on(async {
+            let (mut lines, mut count, mut failed) = (lines(), 0, false);
+            let mut waiting = Vec::new();
+            while lines.recv_many(&mut waiting, TOGETHER).await > 0 {
+                failed |= answer(&place, waiting.drain(..), &mut count).await?;
+            }
+            Ok::<_, Fault>(failed)
+        })?;
+        Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// Reads lines on a thread of their own, so that what came already can be taken together.
+fn lines() -> Receiver<Line> {
+    let (send, receive) = mpsc::channel(TOGETHER);
+    thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        for number in 1.. {
+            let mut line = Vec::new();
+            let line = match input.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) if line.len() as u64 == LONGEST && !line.ends_with(b"\n") => {
+                    Line { id: Value::Null, request: Err(format!("line {number} is longer than {LONGEST} bytes")) }
+                }
+                Ok(_) if line.trim_ascii().is_empty() => continue,
+                Ok(_) => parsed(number, &line),
+                Err(error) => Line { id: Value::Null, request: Err(format!("standard input: {error}")) },
+            };
+            let over = line.request.is_err() && line.id.is_null() && is_fatal(&line);
+            if send.blocking_send(line).is_err() || over {
+                break;
+            }
+        }
+    });
+    receive
+}
+
+/// After a broken read or a line without an end nothing that follows can be told apart.
+fn is_fatal(line: &Line) -> bool {
+    line.request.as_ref().is_err_and(|why| why.starts_with("standard input") || why.contains("is longer than"))
+}
+
+fn parsed(number: u32, line: &[u8]) -> Line {
+    let wanted = "write {\"tool\": NAME, \"args\": {…}} on one line";
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => return Line { id: Value::Null, request: Err(format!("line {number}: {error}; {wanted}")) },
+    };
+    let id = value.get("id").cloned().unwrap_or(Value::Null);
+    let request = match value.get("tool").and_then(Value::as_str) {
+        Some(tool) => Ok((tool.to_owned(), value.get("args").cloned().unwrap_or_else(|| json!({})))),
+        None => Err(format!("line {number} names no tool; {wanted}")),
+    };
+    Line { id, request }
+}
+
+/// Runs the calls of these lines and prints an answer for each. Says whether one failed.
+async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut usize) -> Result<bool, Fault> {
+    let mut slots: Vec<(Value, Option<Reply>)> = Vec::new();
+    let mut requests = Vec::new();
+    for line in lines {
+        *count += 1;
+        let id = if line.id.is_null() { json!(*count) } else { line.id };
+        match line.request {
+            Ok((name, args)) => {
+                let call = Call::new(format!("cli-{count}"), place.session.clone());
+                requests.push(Request { name, args: args.into(), call });
+                slots.push((id, None));
+            }
+            Err(why) => slots.push((id, Some(Reply::failed(why)))),
+        }
+    }
+    let mut replies = place.engine.batch(requests).await.into_iter();
+    let mut failed = false;
+    for (id, reply) in slots {
+        let reply = reply.or_else(|| replies.next()).unwrap_or_else(|| Reply::failed("no reply"));
+        failed |= reply.is_error;
+        let mut whole = call::whole(&reply);
+        if let Value::Object(map) = &mut whole {
+            map.shift_insert(0, "id".into(), id);
+        }
+        say!("{whole}");
+    }
+    Ok(failed)
+}

@@ -1,0 +1,175 @@
+//! `helve call`: one call of one tool, by the user's own hand.
+
+use std::{
+    io::{self, Read},
+    process::ExitCode,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use helve_contract::{Call, Form, Keep, Reply, nearest};
+use helve_engine::Dialect;
+use serde_json::{Value, json};
+
+use super::Choice;
+use crate::{
+    config::Settings,
+    fault::{FAILED, Fault, Outcome, USAGE},
+    print, remark, say,
+    setup::{self, Purpose},
+};
+
+/// More than this is no argument.
+const LARGEST: u64 = 64 << 20;
+
+/// Call one tool and print its answer.
+///
+/// Calling it is your consent: nothing is asked. Rules that deny, protected paths and the sandbox hold.
+/// The exit code is 0 when the tool succeeded, 1 when it failed, 2 when the call makes no sense.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve call Read '{\"file_path\":\"'$PWD'/README.md\"}'
+  helve call Bash '{\"command\":\"make test\"}' --set sandbox.network=on
+  helve call grep '{\"pattern\":\"TODO\"}' --dialect preset
+  echo '{\"path\":\"notes.md\"}' | helve call read - --dialect solo --json")]
+pub struct Args {
+    /// The tool's name. Its dialect need not be given when only one dialect has the tool.
+    #[arg(value_name = "TOOL")]
+    tool: String,
+    /// The arguments as JSON; `-` reads them from standard input.
+    #[arg(value_name = "JSON", default_value = "{}")]
+    args: String,
+    #[command(flatten)]
+    choice: Choice,
+    /// Print the whole reply as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let settings = self.choice.settings()?;
+        let dialect = dialect_with(&self.tool, self.choice.dialect.is_some(), &settings)?;
+        let text = if self.args == "-" { from_stdin()? } else { self.args };
+        let place = setup::open(&settings, dialect, Purpose::Call)?;
+        if place.engine.get(&self.tool).is_none() {
+            return Err(Fault::usage(absent(&self.tool, &place.engine)));
+        }
+        let sense = serde_json::from_str::<Value>(&text).is_ok();
+        let reply = setup::runtime()?.block_on(async {
+            let call = Call::new("cli", place.session.clone());
+            let cancel = call.cancel.clone();
+            let work = place.engine.run(&self.tool, text, call);
+            setup::until_interrupted(cancel, work).await
+        });
+        if self.json {
+            say!("{}", whole(&reply))
+        } else {
+            show(&reply)
+        }
+        Ok(match reply.is_error {
+            false => ExitCode::SUCCESS,
+            true if !sense => {
+                remark!("helve: the arguments are not JSON; quote them, such as '{{\"path\":\"a.txt\"}}'");
+                ExitCode::from(USAGE)
+            }
+            true => ExitCode::from(FAILED),
+        })
+    }
+}
+
+fn from_stdin() -> Result<String, Fault> {
+    let mut text = String::new();
+    io::stdin()
+        .take(LARGEST)
+        .read_to_string(&mut text)
+        .map_err(|error| Fault::usage(format!("standard input: {error}; the arguments must be JSON in UTF-8")))?;
+    Ok(text)
+}
+
+/// The dialect that was asked for; else the configured one if it has the tool; else the only one that has it.
+pub fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, Fault> {
+    let configured = super::dialect(settings)?;
+    let has = |dialect: &Dialect| dialect.tools.iter().any(|entry| entry.spec.answers_to(tool));
+    if asked || has(&configured) {
+        return Ok(configured);
+    }
+    let mut others: Vec<_> = helve_dialects::all().into_iter().filter(has).collect();
+    match others.len() {
+        0 => {
+            let all = helve_dialects::all();
+            let names = all.iter().flat_map(|it| it.tools.iter().map(|entry| entry.spec.name.as_str()));
+            let mut near = nearest(tool, names);
+            near.dedup();
+            Err(Fault::usage(match near.as_slice() {
+                [] => format!("no dialect has a tool `{tool}`; `helve tools` lists them"),
+                near => format!("no dialect has a tool `{tool}`; did you mean {}?", near.join(" or ")),
+            }))
+        }
+        1 => Ok(others.remove(0)),
+        _ => {
+            let names: Vec<_> = others.iter().map(|it| it.name).collect();
+            Err(Fault::usage(format!(
+                "`{tool}` is a tool of several dialects ({}); choose one, such as --dialect {}",
+                names.join(", "),
+                names.first().copied().unwrap_or_default()
+            )))
+        }
+    }
+}
+
+/// What to say when the session has no such tool.
+pub fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
+    let dialect = engine.dialect();
+    if dialect.tools.iter().any(|entry| entry.spec.answers_to(tool)) {
+        return format!(
+            "`{tool}` exists in the dialect {}, but the role or the settings leave it out; see `helve config`",
+            dialect.name
+        );
+    }
+    match nearest(tool, dialect.tools.iter().map(|entry| entry.spec.name.as_str())).as_slice() {
+        [] => format!("the dialect {} has no tool `{tool}`; see `helve tools --dialect {0}`", dialect.name),
+        near => format!("the dialect {} has no tool `{tool}`; did you mean {}?", dialect.name, near.join(" or ")),
+    }
+}
+
+/// The reply for people: its words on standard output, everything about it on standard error.
+fn show(reply: &Reply) {
+    print::from_tool(&reply.text);
+    for media in &reply.media {
+        remark!("[{}, {} bytes; --json prints it]", media.mime, media.bytes.len());
+    }
+    let facts: Vec<String> = reply.wall.iter().cloned().chain(reply.exit.map(|code| format!("exit {code}"))).collect();
+    if !facts.is_empty() {
+        remark!("[{}]", facts.join(", "));
+    }
+    for note in &reply.notes {
+        remark!("[{note}]");
+    }
+}
+
+/// The whole reply as JSON.
+pub fn whole(reply: &Reply) -> Value {
+    let media: Vec<_> = reply
+        .media
+        .iter()
+        .map(|it| json!({ "mime": it.mime, "bytes": it.bytes.len(), "base64": STANDARD.encode(&it.bytes) }))
+        .collect();
+    json!({
+        "is_error": reply.is_error,
+        "text": reply.text,
+        "data": reply.data,
+        "media": media,
+        "exit": reply.exit,
+        "wall": reply.wall,
+        "spill": reply.spill,
+        "cut": reply.cut.map(|cut| json!({
+            "bytes": cut.bytes,
+            "lines": cut.lines,
+            "kept": if reply.keep == Keep::Head { "head" } else { "tail" },
+        })),
+        "form": if reply.form == Form::Json { "json" } else { "text" },
+        "notes": reply.notes,
+    })
+}

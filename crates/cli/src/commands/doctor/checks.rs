@@ -1,0 +1,248 @@
+//! The things that are tried.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use super::Check;
+use crate::{
+    config::{Settings, Standing},
+    setup, shell, state,
+};
+
+/// Less room than this on a disk is worth a word.
+const LITTLE: u64 = 256 << 20;
+
+/// Tries everything.
+pub(super) fn all(settings: &Settings) -> Vec<Check> {
+    let mut checks = vec![kernel(), openat2(&settings.workspace), workspace(settings)];
+    checks.extend(state_folder(settings));
+    checks.push(space(&settings.workspace));
+    checks.extend(sandbox(settings));
+    checks.extend([documents(), git()]);
+    checks.extend(files(settings));
+    checks.push(protected());
+    checks
+}
+
+fn kernel() -> Check {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let who = rustix::process::geteuid();
+    let who = if who.is_root() { "root".to_owned() } else { format!("user {}", who.as_raw()) };
+    let release = text(name.release());
+    Check::good("kernel", format!("{} {release} on {}, running as {who}", text(name.sysname()), text(name.machine())))
+}
+
+/// Opens the workspace the way every file is opened.
+fn openat2(workspace: &Path) -> Check {
+    let opened = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).and_then(|top| {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&top, ".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), resolve)
+    });
+    match opened {
+        Ok(_) => Check::good("openat2", "the kernel keeps file work inside the roots"),
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => Check::weak(
+            "openat2",
+            "not offered by this kernel or container; paths are walked part by part instead, which is slower",
+            "Linux 5.6 or later has it; an old container runtime may block it",
+        ),
+        Err(error) => Check::broken("openat2", error.to_string(), "choose a readable folder with --workspace"),
+    }
+}
+
+fn workspace(settings: &Settings) -> Check {
+    let shown = settings.workspace.display();
+    match probe_file(&settings.workspace) {
+        Ok(()) => Check::good("workspace", format!("{shown} can be read and changed")),
+        Err(error) => Check::weak(
+            "workspace",
+            format!("{shown} cannot be changed: {error}"),
+            "tools that write will fail there; choose another folder with --workspace",
+        ),
+    }
+}
+
+/// Makes a file and removes it again.
+fn probe_file(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!(".helve-doctor-{}", state::random_id()?));
+    fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+    fs::remove_file(path)
+}
+
+fn state_folder(settings: &Settings) -> Vec<Check> {
+    let (folder, note) = match state::open(settings) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return vec![Check::broken("state folder", error.to_string(), "set HELVE_STATE_DIR to a folder of yours")];
+        }
+    };
+    let mut checks = Vec::new();
+    checks.push(match (probe_file(&folder), note) {
+        (Ok(()), None) => Check::good("state folder", format!("{} is private and writable", folder.display())),
+        (Ok(()), Some(note)) => Check::weak("state folder", note, "what is kept there may not last"),
+        (Err(error), _) => Check::broken(
+            "state folder",
+            format!("{}: {error}", folder.display()),
+            "set HELVE_STATE_DIR to a folder of yours",
+        ),
+    });
+    let spill = folder.join("spill");
+    checks.push(match state::private(&spill).and_then(|()| probe_file(&spill)) {
+        Ok(()) => Check::good(
+            "spill folder",
+            format!(
+                "{} keeps long outputs for {} hours; {} there now",
+                spill.display(),
+                settings.number("spill.keep_hours"),
+                amount(size_of(&spill))
+            ),
+        ),
+        Err(error) => Check::weak(
+            "spill folder",
+            format!("{}: {error}", spill.display()),
+            "long outputs are cut, and the rest of them is lost",
+        ),
+    });
+    checks.push(space_named("state disk", &folder));
+    checks
+}
+
+fn size_of(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|it| it.len()).sum()
+}
+
+fn space(workspace: &Path) -> Check {
+    space_named("disk", workspace)
+}
+
+fn space_named(name: &'static str, folder: &Path) -> Check {
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let text = format!("{} free at {}", amount(free), folder.display());
+            if free < LITTLE {
+                Check::weak(name, text, "make room: writes will fail soon")
+            } else {
+                Check::good(name, text)
+            }
+        }
+        Err(error) => Check::weak(name, error.to_string(), "the free space could not be found out"),
+    }
+}
+
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// The walls, each by really running something behind them.
+fn sandbox(settings: &Settings) -> Vec<Check> {
+    shell::examine(settings)
+        .into_iter()
+        .map(|found| match found {
+            shell::Found::Good(name, text) => Check::good(name, text),
+            shell::Found::Weak(name, text, next) => Check::weak(name, text, next),
+        })
+        .collect()
+}
+
+/// Lets the child read a page that says nothing.
+fn documents() -> Check {
+    let read = setup::runtime().map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(one_page()));
+    match read {
+        Ok(pages) => Check::good("documents", format!("the child that reads PDF files works ({pages} page read)")),
+        Err(error) => Check::weak(
+            "documents",
+            format!("the child that reads PDF files does not work: {error}"),
+            "PDF files and pictures cannot be read; /proc must be mounted, and processes may be started",
+        ),
+    }
+}
+
+async fn one_page() -> Result<u32, String> {
+    use helve_contract::ports::Documents;
+    let call = setup::nowhere();
+    let pages = helve_web::Reader::new().pdf(&call, empty_pdf(), None).await.map_err(|error| error.to_string())?;
+    Ok(pages.total)
+}
+
+/// The smallest PDF with a page.
+fn empty_pdf() -> Vec<u8> {
+    let objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 72 72]/Resources<<>>>>",
+    ];
+    let mut text = "%PDF-1.4\n".to_owned();
+    let mut table = "xref\n0 4\n0000000000 65535 f \n".to_owned();
+    for (at, object) in objects.iter().enumerate() {
+        table.push_str(&format!("{:010} 00000 n \n", text.len()));
+        text.push_str(&format!("{} 0 obj\n{object}\nendobj\n", at + 1));
+    }
+    let start = text.len();
+    text.push_str(&format!("{table}trailer\n<</Size 4/Root 1 0 R>>\nstartxref\n{start}\n%%EOF\n"));
+    text.into_bytes()
+}
+
+/// Asks git for its version: the program of the system, outside of any project, with an empty environment.
+fn git() -> Check {
+    let program = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].into_iter().find(|it| Path::new(it).exists());
+    let missing = || Check::weak("git", "not installed", "install git if agents are to use it");
+    let Some(program) = program else { return missing() };
+    let asked = Command::new(program).arg("--version").env_clear().current_dir("/").stdin(Stdio::null()).output();
+    match asked {
+        Ok(output) if output.status.success() => {
+            Check::good("git", format!("{} ({program})", String::from_utf8_lossy(&output.stdout).trim()))
+        }
+        Ok(output) => {
+            Check::weak("git", String::from_utf8_lossy(&output.stderr).trim().to_owned(), "mend the git package")
+        }
+        Err(error) => Check::weak("git", error.to_string(), "mend the git package"),
+    }
+}
+
+/// The settings files that count, and those that do not.
+fn files(settings: &Settings) -> Vec<Check> {
+    let mut checks = Vec::new();
+    checks.push(match &settings.user_file {
+        Some((path, true)) => Check::good("user settings", path.display().to_string()),
+        Some((path, false)) => Check::good("user settings", format!("none ({} would be read)", path.display())),
+        None => Check::weak("user settings", "none: HOME is not set", "set HOME to have settings of your own"),
+    });
+    checks.push(match &settings.project {
+        Standing::Absent => Check::good("project", "no settings file in the workspace"),
+        Standing::Trusted(path) => Check::good("project", format!("{} is trusted", path.display())),
+        Standing::Untrusted(path) => Check::weak(
+            "project",
+            format!("{} is ignored, because it is not trusted", path.display()),
+            "read it, then run `helve config trust`",
+        ),
+        Standing::Unreadable(path, why) => {
+            Check::weak("project", format!("{} is ignored: {why}", path.display()), "mend or remove it")
+        }
+    });
+    let program = env::current_exe().unwrap_or_else(|_| PathBuf::from("helve"));
+    if program.starts_with(&settings.workspace) {
+        checks.push(Check::weak(
+            "program",
+            format!("{} lies inside the workspace, where tools can change it", program.display()),
+            "install helve outside of the folders that agents work in",
+        ));
+    }
+    checks
+}
+
+fn protected() -> Check {
+    let names = helve_engine::PROTECTED.join(", ");
+    Check::good("protected", format!("no tool writes these, in any spelling: {names}"))
+}

@@ -1,0 +1,80 @@
+//! `helve mcp`: the tools of a dialect for any program that speaks MCP.
+
+use std::{process::ExitCode, sync::Arc, thread};
+
+use helve_contract::{Effects, Reading};
+use helve_engine::Engine;
+use helve_mcp::{ElicitApprover, Options, Server, serve_stdio};
+
+use super::Choice;
+use crate::{
+    config::{Flag, Settings},
+    fault::Outcome,
+    remark,
+    setup::{self, Purpose},
+};
+
+/// Serve the tools over MCP on standard input and output.
+///
+/// What would be asked is put to the client's user where the client can do that, and denied where it cannot.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve mcp --workspace ~/project
+  helve mcp --dialect solo --tools 'read,grep,mem*'
+  claude mcp add helve -- helve mcp --workspace \"$PWD\"")]
+pub struct Args {
+    #[command(flatten)]
+    choice: Choice,
+    /// Only these tools; `*` stands for any letters.
+    #[arg(long, value_name = "A,B,C*")]
+    tools: Option<String>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let only = self.tools.map(|text| Flag { key: "tools.only".to_owned(), text, shown: "--tools" });
+        let settings = self.choice.settings_quietly(only.into_iter().collect())?;
+        for text in &settings.remarks {
+            remark!("helve: {text}");
+        }
+        let dialect = super::dialect(&settings)?;
+        let approver = Arc::new(ElicitApprover::default());
+        let place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()))?;
+        let options = Options {
+            instructions: Some(instructions(&settings, &place.engine)),
+            without_resources: !may_read(&settings, &place.engine),
+            elicit: Some(approver),
+        };
+        let server = Arc::new(Server::new(place.engine.clone(), place.session.clone(), options));
+
+        // The server reads on this thread; calls that have to wait are driven on another.
+        let runtime = setup::runtime()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let driver = thread::spawn(move || _ = runtime.block_on(stopped));
+        let served = serve_stdio(server, &handle);
+        drop(stop);
+        _ = driver.join();
+        drop(place);
+        served?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a model should know before its first call.
+fn instructions(settings: &Settings, engine: &Engine) -> String {
+    let top = settings.workspace.display();
+    match engine.dialect().reading {
+        Reading::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
+        Reading::Relative => format!("The workspace is {top}. Paths are relative to it, or absolute and beneath it."),
+        Reading::Virtual => "Files are in /shared (the workspace), /tmp and /vault (read-only).".to_owned(),
+    }
+}
+
+/// Whether files may be offered as resources: they are read past rules that name tools.
+fn may_read(settings: &Settings, engine: &Engine) -> bool {
+    let ruled = ["approval.deny", "approval.ask"].iter().any(|key| !settings.list(key).is_empty());
+    !ruled && engine.specs().any(|spec| spec.effects == Effects::READS)
+}

@@ -1,0 +1,76 @@
+//! One file a command.
+
+pub mod batch;
+pub mod call;
+pub mod config;
+pub mod docs;
+pub mod doctor;
+pub mod mcp;
+pub mod tools;
+
+use std::path::PathBuf;
+
+use helve_engine::Dialect;
+
+use crate::{
+    config::{Flag, Settings},
+    fault::Fault,
+    remark,
+};
+
+/// The flags of every command that looks at the settings.
+#[derive(clap::Args)]
+pub struct Choice {
+    /// Which dialect's tools: their names, parameters and answers.
+    #[arg(long, value_name = "D", value_parser = ["solo", "forge", "preset", "oxydra", "claude"])]
+    pub dialect: Option<String>,
+    /// The role or preset that decides which tools of the dialect there are.
+    #[arg(long, value_name = "R")]
+    pub role: Option<String>,
+    /// The folder that tools work in; the current one when left out.
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// A setting for this run alone, such as `sandbox.network=on`. `helve config` lists them all.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl Choice {
+    /// The settings in force, with these flags over all else; what the user should know is told.
+    pub fn settings(&self) -> Result<Settings, Fault> {
+        let settings = self.settings_quietly(Vec::new())?;
+        for text in &settings.remarks {
+            remark!("helve: {text}");
+        }
+        Ok(settings)
+    }
+
+    /// The settings in force, with further flags, and nothing told.
+    pub fn settings_quietly(&self, mut flags: Vec<Flag>) -> Result<Settings, Fault> {
+        for pair in &self.set {
+            let (key, text) = pair
+                .split_once('=')
+                .ok_or_else(|| Fault::usage(format!("--set {pair}: write it as KEY=VALUE, such as role=readonly")))?;
+            flags.push(Flag { key: key.trim().to_owned(), text: text.to_owned(), shown: "--set" });
+        }
+        let workspace = match &self.workspace {
+            Some(path) => Some(path.to_str().ok_or_else(|| Fault::usage("--workspace must be UTF-8"))?.to_owned()),
+            None => None,
+        };
+        let named = [
+            ("dialect", "--dialect", self.dialect.clone()),
+            ("role", "--role", self.role.clone()),
+            ("workspace", "--workspace", workspace),
+        ];
+        for (key, shown, text) in named {
+            flags.extend(text.map(|text| Flag { key: key.to_owned(), text, shown }));
+        }
+        Settings::load(flags).map_err(Fault::usage)
+    }
+}
+
+/// The dialect that the settings name.
+pub fn dialect(settings: &Settings) -> Result<Dialect, Fault> {
+    let name = settings.dialect();
+    helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
+}

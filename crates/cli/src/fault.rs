@@ -1,0 +1,53 @@
+//! Why a command of the program did not work, and the exit code that says so.
+
+use std::{fmt, io, process::ExitCode};
+
+/// What a command ends with.
+pub type Outcome = Result<ExitCode, Fault>;
+
+/// The exit code of a tool's error, or of anything else that went wrong.
+pub const FAILED: u8 = 1;
+/// The exit code of a command line that makes no sense.
+pub const USAGE: u8 = 2;
+
+/// Why a command did not work, in words that say what to do next.
+#[derive(Debug)]
+pub struct Fault {
+    text: String,
+    code: u8,
+}
+
+impl Fault {
+    /// The command line or a settings file makes no sense.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: USAGE }
+    }
+
+    /// The work failed.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: FAILED }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<helve_contract::Error> for Fault {
+    fn from(error: helve_contract::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}

@@ -1,0 +1,297 @@
+//! Puts a session together: where it may go, what it can reach, what is asked, where it is recorded.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use helve_contract::{
+    Access, Call, CancellationToken, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    ports::{NoDocuments, NoTasks},
+};
+use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
+use tokio::runtime::{self, Runtime};
+
+use crate::{
+    config::{Origin, Settings},
+    fault::Fault,
+    remark, shell, state,
+};
+
+/// A record of calls that is larger than this is put aside when a run begins.
+const LARGEST_RECORD: u64 = 64 << 20;
+
+/// Whose consent the calls have.
+#[derive(Clone)]
+pub enum Purpose {
+    /// The user's, who made the call.
+    Call,
+    /// Nobody's: a model makes the calls, and this one asks whom it concerns.
+    Serve(Arc<dyn Approver>),
+}
+
+/// Everything that a call needs.
+pub struct Place {
+    /// The door.
+    pub engine: Arc<Engine>,
+    /// Who calls.
+    pub session: Arc<Session>,
+    /// Folders that go with the session.
+    _leftovers: Leftovers,
+}
+
+/// Folders that are removed when the session ends.
+struct Leftovers(Vec<PathBuf>);
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// What this program is when another part of it started it: a stage of the sandbox, or a parser.
+pub fn stages() {
+    helve_hosts::inner_stage();
+    helve_web::child_stage();
+}
+
+/// A runtime on this thread. Made when the first call comes, because most commands need none.
+pub fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Does the work until it is done; the first interrupt cancels it, the second one ends the program.
+pub async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
+    tokio::pin!(work);
+    tokio::select! {
+        reply = &mut work => return reply,
+        heard = tokio::signal::ctrl_c() => if heard.is_ok() { cancel.cancel() },
+    }
+    tokio::select! {
+        reply = &mut work => reply,
+        _ = tokio::signal::ctrl_c() => std::process::exit(130),
+    }
+}
+
+/// An engine that only lists its tools.
+pub fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
+    finish(chosen(settings, dialect))
+}
+
+/// An engine and a session by the settings.
+pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Result<Place, Fault> {
+    let (state, note) = state::open(settings)?;
+    if let Some(note) = note {
+        remark!("helve: {note}");
+    }
+    if settings.workspace.starts_with(&state) {
+        return Err(Fault::usage(format!(
+            "the workspace {} is inside Helve's own state folder; choose another with --workspace",
+            settings.workspace.display()
+        )));
+    }
+    let run = match &purpose {
+        // Whoever calls by hand may call every tool, unless a role was asked for.
+        Purpose::Call => {
+            dialect.default_role = None;
+            "cli".to_owned()
+        }
+        Purpose::Serve(_) => state::random_id()?,
+    };
+    let spill = state.join("spill").join(&run);
+    state::private(&spill)?;
+    let mut roots = roots(settings, dialect.reading, &state, &run)?;
+    roots.insert(1, Root::readable(&spill).named("spill"));
+    let leftovers = match purpose {
+        Purpose::Call => Leftovers(Vec::new()),
+        Purpose::Serve(_) => Leftovers(vec![state.join("tmp").join(&run)]),
+    };
+    let rules = rules(settings, &roots, &state);
+    let workspace = Workspace::new(roots, rules, dialect.reading);
+    let ports = ports(settings, &state)?;
+    let mut session = Session::new(run.clone(), workspace, ports);
+    session.role = settings.role(dialect.name).map(str::to_owned);
+
+    let keep = Duration::from_secs(settings.number("spill.keep_hours") * 3600);
+    let builder = chosen(settings, dialect.clone())
+        .gate(gate(settings, &dialect, &purpose)?)
+        .events(events(settings, &state, &run, &purpose)?)
+        .spill(Spill::new(spill, keep))
+        .scrub(scrub(settings));
+    Ok(Place { engine: Arc::new(finish(builder)?), session: Arc::new(session), _leftovers: leftovers })
+}
+
+fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
+    let role = settings.role(dialect.name).map(str::to_owned);
+    let mut builder = Engine::builder(dialect).without(settings.list("tools.disable"));
+    if let Some(role) = role {
+        builder = builder.role(&role);
+    }
+    let only = settings.list("tools.only");
+    if only.is_empty() { builder } else { builder.only(only) }
+}
+
+fn finish(builder: Builder) -> Result<Engine, Fault> {
+    builder.build().map_err(|error| Fault::usage(error.to_string()))
+}
+
+/// The folders of the session. The workspace comes first; shortened replies can be read in full.
+fn roots(
+    settings: &Settings,
+    reading: Reading,
+    state: &Path,
+    run: &str,
+) -> Result<Vec<Root>, Fault> {
+    let mut first = Root::writable(&settings.workspace).named("shared");
+    if settings.workspace_as_given != settings.workspace {
+        first.also.push(settings.workspace_as_given.clone());
+    }
+    let mut roots = vec![first];
+    if reading == Reading::Virtual {
+        let (tmp, vault) = (state.join("tmp").join(run), state.join("vault"));
+        state::private(&tmp)?;
+        state::private(&vault)?;
+        roots.push(Root::writable(tmp).named("tmp"));
+        roots.push(Root::readable(vault).named("vault"));
+    }
+    for text in settings.list("roots") {
+        let (path, writable) = match text.strip_suffix(":rw") {
+            Some(path) => (path, true),
+            None => (text.as_str(), false),
+        };
+        let told = |why: &str| Fault::usage(format!("the root {path}: {why}; mend or remove it in `roots`"));
+        let dir = fs::canonicalize(path).map_err(|error| told(&error.to_string()))?;
+        if !dir.is_dir() {
+            return Err(told("not a folder"));
+        }
+        let name = free_name(&roots, &dir);
+        let mut root = if writable { Root::writable(&dir) } else { Root::readable(&dir) }.named(name);
+        if dir != Path::new(path) {
+            root.also.push(path.into());
+        }
+        roots.push(root);
+    }
+    Ok(roots)
+}
+
+/// A name for a further root that no other has.
+fn free_name(roots: &[Root], dir: &Path) -> String {
+    let plain = dir.file_name().map_or_else(|| "root".to_owned(), |it| it.to_string_lossy().into_owned());
+    let taken = |name: &str| roots.iter().any(|root| root.name.as_deref() == Some(name));
+    let mut name = plain.clone();
+    let mut number = 2;
+    while taken(&name) {
+        name = format!("{plain}{number}");
+        number += 1;
+    }
+    name
+}
+
+/// What is refused inside the roots: protected names, what the settings deny, and the state folder.
+fn rules(settings: &Settings, roots: &[Root], state: &Path) -> PathRules {
+    let denied = |key: &str, denies, why: &'static str| {
+        settings.list(key).into_iter().map(move |text| PathRule { glob: Glob::new(&text), denies, why: why.to_owned() })
+    };
+    let own = roots.iter().filter_map(|root| state.strip_prefix(&root.dir).ok()).map(|inside| PathRule {
+        glob: if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) },
+        denies: Access::Read,
+        why: "belongs to Helve itself; leave it alone".to_owned(),
+    });
+    PathRules::new(
+        helve_engine::protected()
+            .chain(denied("paths.deny_read", Access::Read, "may not be read here; go on without it, or ask the user"))
+            .chain(denied("paths.deny_write", Access::Write, "may not be changed here; ask the user to change it"))
+            .chain(own),
+    )
+}
+
+/// What the session can reach.
+fn ports(settings: &Settings, state: &Path) -> Result<Ports, Fault> {
+    let (host, tasks) = shell::open(settings, state)?;
+    Ok(Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) })
+}
+
+/// What is asked before a call. A call by the user's own hand asks nothing, unless the same hand set a mode.
+fn gate(settings: &Settings, dialect: &Dialect, purpose: &Purpose) -> Result<Gate, Fault> {
+    let by_flag = settings
+        .all()
+        .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
+    let configured = settings.text("approval.mode").map(mode);
+    let mode = match (purpose, configured) {
+        (Purpose::Call, Some(mode)) if by_flag => mode,
+        (Purpose::Call, _) => Mode::Open,
+        (Purpose::Serve(_), Some(mode)) => mode,
+        (Purpose::Serve(_), None) => dialect.mode,
+    };
+    let mut gate = Gate::new(mode);
+    if let Purpose::Serve(approver) = purpose {
+        gate = gate.approver(approver.clone());
+    }
+    if let Some(names) = shell::names(settings)? {
+        gate = gate.commands(names);
+    }
+    for (key, add) in [
+        ("approval.allow", Gate::allow as fn(Gate, Rule) -> Gate),
+        ("approval.ask", Gate::ask),
+        ("approval.deny", Gate::deny),
+    ] {
+        for text in settings.list(key) {
+            let rule = Rule::parse(&text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
+            gate = add(gate, rule);
+        }
+    }
+    Ok(gate)
+}
+
+fn mode(name: &str) -> Mode {
+    match name {
+        "acceptEdits" => Mode::AcceptEdits,
+        "plan" => Mode::Plan,
+        "dontAsk" => Mode::DontAsk,
+        "bypassPermissions" => Mode::BypassPermissions,
+        "open" => Mode::Open,
+        _ => Mode::Default,
+    }
+}
+
+/// Where calls are recorded.
+fn events(settings: &Settings, state: &Path, run: &str, purpose: &Purpose) -> Result<Events, Fault> {
+    match settings.text("events") {
+        Some("off") => Ok(Events::none()),
+        Some("stdout") if purpose == Purpose::Serve => {
+            Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
+        }
+        Some("stdout") => Ok(Events::stdout(run)),
+        _ => {
+            let folder = state.join("runs").join(run);
+            state::private(&folder)?;
+            let file = folder.join("events.ndjson");
+            if file.metadata().is_ok_and(|it| it.len() > LARGEST_RECORD) {
+                fs::rename(&file, folder.join("events.old.ndjson"))?;
+            }
+            Ok(Events::file(&file, run)?)
+        }
+    }
+}
+
+/// What is taken out of replies.
+fn scrub(settings: &Settings) -> Scrub {
+    if !settings.flag("scrub.enabled") {
+        return Scrub::none();
+    }
+    let secrets: Vec<_> =
+        settings.list("scrub.secrets_env").iter().filter_map(|name| std::env::var(name).ok()).collect();
+    if secrets.is_empty() { Scrub::standard() } else { Scrub::with_secrets(secrets) }
+}
+
+/// A call that can reach nothing: for trying out what needs no workspace.
+pub fn nowhere() -> Call {
+    let ports =
+        Ports { host: Arc::new(helve_hosts::Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    Call::new("doctor", Arc::new(Session::new("doctor", workspace, ports)))
+}

@@ -1,0 +1,126 @@
+//! `helve call` and `helve batch`: answers, exit codes, and what goes where.
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+#[test]
+fn a_call_that_works() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "one\ntwo\n");
+    let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("one") && ran.out.contains("two"), "{}", ran.out);
+
+    let whole = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset", "--json"]).json();
+    assert_eq!((&whole["is_error"], &whole["media"]), (&json!(false), &json!([])));
+    let events = desk.get("home/.local/state/helve/runs/cli/events.ndjson");
+    assert_eq!(events.lines().count(), 4, "{events}");
+}
+
+#[test]
+fn the_dialect_is_found_by_the_tool() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "found me\n");
+    // Only one dialect calls it so.
+    let ran = desk.run(&["call", "file_read", r#"{"path":"/shared/a.txt"}"#]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("found me"));
+    let ran = desk.run(&["call", "grep", r#"{"pattern":"x"}"#]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("is a tool of several dialects"), "{}", ran.err);
+}
+
+#[test]
+fn a_tool_that_fails() {
+    let desk = Desk::new();
+    let ran = desk.run(&["call", "read", r#"{"path":"nothing.txt"}"#, "--dialect", "preset"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("nothing.txt"), "{}", ran.out);
+}
+
+#[test]
+fn calls_that_make_no_sense() {
+    let desk = Desk::new();
+    let unknown = desk.run(&["call", "Raed", "{}"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.err.contains("did you mean") && unknown.err.contains("Read"), "{}", unknown.err);
+
+    let garbage = desk.run(&["call", "Read", "certainly not"]);
+    assert_eq!(garbage.code, 2);
+    assert!(garbage.err.contains("the arguments are not JSON"), "{}", garbage.err);
+
+    assert_eq!(desk.run(&["call", "Read", "{}", "--dialect", "latin"]).code, 2);
+    let left_out = desk.run(&["call", "Write", "{}", "--set", "tools.disable=Write"]);
+    assert_eq!(left_out.code, 2);
+    assert!(left_out.err.contains("the settings leave it out"), "{}", left_out.err);
+}
+
+#[test]
+fn arguments_come_from_standard_input() {
+    let desk = Desk::new();
+    let ran = desk.fed(&["call", "write", "-", "--dialect", "preset"], r#"{"path":"n.txt","content":"from a pipe\n"}"#);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert_eq!(desk.get("work/n.txt"), "from a pipe\n");
+}
+
+#[test]
+fn denied_paths_and_protected_names_hold_even_for_the_user() {
+    let desk = Desk::new();
+    desk.put("work/keys/id.pem", "secret").put("work/.git/config", "[core]\n");
+    let read = desk.run(&["call", "read", r#"{"path":"keys/id.pem"}"#, "--dialect", "preset", "--set", "paths.deny_read=*.pem"]);
+    assert_eq!(read.code, 1);
+    assert!(read.out.contains("may not be read here") && !read.out.contains("secret"), "{}", read.out);
+    let write = desk.run(&["call", "write", r#"{"path":".git/config","content":"x"}"#, "--dialect", "preset"]);
+    assert_eq!(write.code, 1);
+    assert_eq!(desk.get("work/.git/config"), "[core]\n");
+}
+
+#[test]
+fn the_state_folder_inside_the_workspace_is_left_alone() {
+    let desk = Desk::new();
+    let args = ["--dialect", "preset", "--set", "state_dir=state"];
+    let call = |tool: &str, json: &str| {
+        let all: Vec<_> = ["call", tool, json].iter().chain(&args).copied().collect();
+        desk.run(&all)
+    };
+    assert_eq!(call("ls", "{}").code, 0);
+    let ran = call("read", r#"{"path":"state/runs/cli/events.ndjson"}"#);
+    assert!(ran.code == 1 && ran.out.contains("belongs to Helve itself"), "{}", ran.out);
+}
+
+#[test]
+fn a_batch_answers_in_order() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "alpha\n");
+    let lines = [
+        r#"{"tool":"read","args":{"path":"a.txt"}}"#,
+        r#"{"id":"w","tool":"write","args":{"path":"b.txt","content":"beta\n"}}"#,
+        "not json",
+        r#"{"args":{}}"#,
+        r#"{"tool":"read","args":{"path":"b.txt"}}"#,
+    ];
+    let ran = desk.fed(&["batch", "--dialect", "preset"], &(lines.join("\n") + "\n"));
+    let seen: Vec<_> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|it| (it["id"].clone(), it["is_error"].clone(), it["text"].as_str().unwrap().to_owned()))
+        .collect();
+    let short: Vec<_> = seen.iter().map(|(id, bad, _)| (id.clone(), bad == true)).collect();
+    assert_eq!(
+        short,
+        [(json!(1), false), (json!("w"), false), (json!(3), true), (json!(4), true), (json!(5), false)]
+    );
+    assert!(seen[0].2.contains("alpha") && seen[4].2.contains("beta"), "{seen:?}");
+    assert!(seen[2].2.starts_with("line 3: ") && seen[3].2.starts_with("line 4 names no tool"), "{seen:?}");
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn escape_sequences_go_through_a_pipe_untouched() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "red \u{1b}[31m text\n");
+    let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
+    assert!(ran.out.contains('\u{1b}') || ran.out.contains("\\x1b") || ran.out.contains("\\u{1b}"), "{:?}", ran.out);
+}

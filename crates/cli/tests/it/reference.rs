@@ -1,0 +1,143 @@
+//! Listings, reference pages, help, and pipes that close early.
+
+use std::{
+    fs,
+    io::Read,
+    process::{Command, Stdio},
+};
+
+use crate::desk::Desk;
+
+const DIALECTS: [&str; 5] = ["solo", "forge", "preset", "oxydra", "claude"];
+
+#[test]
+fn every_format_has_the_same_tools() {
+    let desk = Desk::new();
+    for dialect in DIALECTS {
+        let listed = |format: &str| desk.run(&["tools", "--dialect", dialect, "--format", format]).json();
+        let names = |list: &serde_json::Value, at: &str| -> Vec<String> {
+            let list = list.as_array().unwrap().iter();
+            list.map(|it| it.pointer(at).unwrap().as_str().unwrap().to_owned()).collect()
+        };
+        let openai = names(&listed("openai"), "/function/name");
+        assert!(!openai.is_empty(), "{dialect}");
+        assert_eq!(openai, names(&listed("anthropic"), "/name"));
+        assert_eq!(openai, names(&listed("mcp")["tools"], "/name"));
+        assert_eq!(openai, names(&listed("json"), "/name"));
+        let table = desk.run(&["tools", "--dialect", dialect]).out;
+        assert!(openai.iter().all(|name| table.contains(name.as_str())), "{table}");
+        for tool in listed("openai").as_array().unwrap() {
+            let schema = &tool["function"]["parameters"];
+            assert_eq!(schema["type"], "object", "{tool}");
+            assert!(tool["function"]["description"].as_str().is_some_and(|it| !it.is_empty()), "{tool}");
+        }
+    }
+}
+
+#[test]
+fn the_bill_adds_up() {
+    let desk = Desk::new();
+    let bill = desk.run(&["tools", "--dialect", "preset", "--tokens", "--format", "openai"]).json();
+    let tools = bill["tools"].as_array().unwrap();
+    let sum: u64 = tools.iter().map(|it| it["tokens"].as_u64().unwrap()).sum();
+    assert_eq!((bill["encoding"].as_str(), bill["sum"].as_u64()), (Some("o200k_base"), Some(sum)));
+    let shown = desk.run(&["tools", "--dialect", "preset", "--tokens"]).out;
+    assert!(shown.contains(&format!("{} tools", tools.len())) && shown.contains(&sum.to_string()), "{shown}");
+}
+
+#[test]
+fn a_role_that_does_not_exist_is_told_with_those_that_do() {
+    let ran = Desk::new().run(&["tools", "--dialect", "preset", "--role", "king"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("has no role `king`") && ran.err.contains("coding"), "{}", ran.err);
+}
+
+#[test]
+fn the_pages_are_checked() {
+    let desk = Desk::new();
+    let folder = desk.path("docs");
+    let folder = folder.to_str().unwrap();
+    assert_eq!(desk.run(&["docs", "--check", folder]).code, 1);
+    let ran = desk.run(&["docs", "--write", folder]);
+    assert_eq!(ran.all(), (0, "DESK/docs/tools.md\nDESK/docs/dialects.md\nDESK/docs/settings.md\n", ""));
+    assert_eq!(desk.run(&["docs", "--check", folder]).all(), (0, "", ""));
+    fs::write(desk.path("docs/tools.md"), "old").unwrap();
+    assert_eq!(
+        desk.run(&["docs", "--check", folder]).all(),
+        (1, "", "tools.md is out of date; run `helve docs --write` on its folder\n")
+    );
+}
+
+#[test]
+fn the_doctor_says_what_it_tried() {
+    let desk = Desk::new();
+    let ran = desk.run(&["doctor", "--json"]);
+    let report = ran.json();
+    let names: Vec<_> = report["checks"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    for name in ["kernel", "openat2", "workspace", "state folder", "sandbox", "documents", "git", "protected"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert_eq!(ran.code == 0, report["works"] == true);
+    let shown = desk.run(&["doctor"]).out;
+    assert!(names.iter().all(|name| shown.contains(name)), "{shown}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_reason_to_panic() {
+    let desk = Desk::new();
+    let mut child = desk
+        .command(&["tools", "--dialect", "claude", "--format", "openai"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!((child.wait().unwrap().code(), errors.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn colours_stay_out_of_pipes_and_help_shows_the_way() {
+    let desk = Desk::new();
+    for args in [&["tools"][..], &["config"], &["doctor"], &["--help"]] {
+        assert!(!desk.run(args).out.contains('\u{1b}'), "{args:?}");
+    }
+    for command in ["tools", "call", "batch", "mcp", "doctor", "config", "docs", "version"] {
+        let help = desk.run(&[command, "--help"]).out;
+        assert!(help.contains("Example") && help.contains(&format!("helve {command}")), "{help}");
+    }
+    assert_eq!(desk.run(&["frobnicate"]).code, 2);
+}
+
+#[test]
+fn a_value_that_looks_like_a_flag_is_a_value() {
+    let desk = Desk::new();
+    let ran = desk.run(&["call", "Read", "--", "--workspace=/"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("the arguments are not JSON"), "{}", ran.err);
+}
+
+#[test]
+fn listing_starts_no_program() {
+    let desk = Desk::new();
+    let traced = Command::new("strace").args(["-V"]).output().is_ok();
+    if !traced {
+        // Nothing here can watch it; the sandboxed tests in CI can.
+        return;
+    }
+    let log = desk.path("trace");
+    let status = Command::new("strace")
+        .args(["-f", "-e", "trace=execve", "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_helve"))
+        .arg("tools")
+        .current_dir(desk.path("work"))
+        .env("HOME", desk.path("home"))
+        .stdout(Stdio::null())
+        .status();
+    if status.is_ok_and(|it| it.success()) {
+        let seen = fs::read_to_string(log).unwrap();
+        assert_eq!(seen.matches("execve(").count(), 1, "{seen}");
+    }
+}

@@ -1,0 +1,342 @@
+//! `claude` (004): the tools of the Claude agent SDK. Paths are absolute, errors begin with `Error: `.
+
+use std::time::Duration;
+
+use helve_contract::{Error, Keep, Problem, Reading, Reply, Result};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
+use helve_tools::{fs, shell};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::words;
+
+/// The dialect.
+pub fn claude() -> Dialect {
+    let tools = table! {
+        // The model calls  with             and we run           answering
+        "Bash"              Bash          => shell::Run,          shell::RunOut::merged_or_error;
+        "TaskOutput"        TaskOutput    => shell::TaskOutput,   task_output;
+        "FileEdit"          FileEdit      => fs::Edit,            edited;
+        "FileRead"          FileRead      => fs::Read,            read;
+        "FileWrite"         FileWrite     => fs::Write,           written;
+        "Glob"              Glob          => fs::Glob,            found;
+        "Grep"              Grep          => fs::Grep,            matches;
+        "TaskStop"          TaskStop      => shell::TaskStop,     stopped;
+        "NotebookEdit"      NotebookEdit  => fs::NotebookEdit,    cell_edited;
+    };
+    let tools = tools.into_iter().map(|tool| match tool.spec.name.as_str() {
+        "FileEdit" => tool.also(&["Edit"]),
+        "FileRead" => tool.also(&["Read"]),
+        "FileWrite" => tool.also(&["Write"]),
+        "TaskOutput" => tool.also(&["BashOutput", "AgentOutputTool"]),
+        "TaskStop" => tool.also(&["KillShell", "KillBash"]),
+        _ => tool,
+    });
+    Dialect {
+        name: "claude",
+        about: "the tools of the Claude agent SDK",
+        tools: tools.collect(),
+        roles: &[],
+        default_role: None,
+        reading: Reading::Absolute,
+        limits: Limits {
+            general: Limit { bytes: 1 << 20, lines: usize::MAX },
+            by_tool: &[
+                ("Bash", Limit { bytes: 30_000, lines: usize::MAX }),
+                ("TaskOutput", Limit { bytes: 30_000, lines: usize::MAX }),
+            ],
+        },
+        words: Words { error, notice, cancelled: "Error: cancelled" },
+        mode: Mode::Default,
+    }
+}
+
+fn error(_: &str, error: &Error) -> Reply {
+    Reply::failed(format!("Error: {}", words::told(error)))
+}
+
+fn notice(notice: &Notice) -> String {
+    let end = if notice.keep == Keep::Head { "first" } else { "last" };
+    let shown =
+        format!("the {end} {} of {} bytes", words::thousands(notice.kept.0 as u64), words::thousands(notice.cut.bytes));
+    match &notice.file {
+        Some(file) => format!("[Output truncated: {shown} shown. Full output saved to: {}]", file.display()),
+        None => format!("[Output truncated: {shown} shown.]"),
+    }
+}
+
+/// Runs a bash command in a sandbox and returns its output; a non-zero exit is an error. For a long job set run_in_background and read it with TaskOutput.
+#[derive(Deserialize, JsonSchema)]
+struct Bash {
+    command: String,
+    /// Milliseconds (120000; at most 600000)
+    timeout: Option<u64>,
+    /// What it does, in 5-10 words
+    description: Option<String>,
+    run_in_background: Option<bool>,
+}
+
+/// Reads the output of a background task, running or ended.
+#[derive(Deserialize, JsonSchema)]
+struct TaskOutput {
+    task_id: String,
+    /// Wait until it ends (true)
+    block: Option<bool>,
+    /// Longest wait in milliseconds (30000)
+    timeout: Option<u64>,
+}
+
+/// Replaces text in a file. old_string must occur exactly once, unless replace_all is set; a miss shows the nearest lines. Returns a diff.
+#[derive(Deserialize, JsonSchema)]
+struct FileEdit {
+    /// Absolute path
+    file_path: String,
+    old_string: String,
+    new_string: String,
+    replace_all: Option<bool>,
+}
+
+/// Reads a file: text with line numbers (2000 lines unless limit says more), images, notebooks, PDFs by page.
+#[derive(Deserialize, JsonSchema)]
+struct FileRead {
+    /// Absolute path
+    file_path: String,
+    /// First line, from 1
+    offset: Option<u64>,
+    /// Number of lines
+    limit: Option<usize>,
+    /// PDF pages, as "3" or "1-5"; at most 20
+    pages: Option<String>,
+}
+
+/// Creates or replaces a file. Missing folders are made.
+#[derive(Deserialize, JsonSchema)]
+struct FileWrite {
+    /// Absolute path
+    file_path: String,
+    content: String,
+}
+
+/// Finds files by path pattern, such as "**/*.ts"; newest first, at most 100.
+#[derive(Deserialize, JsonSchema)]
+struct Glob {
+    pattern: String,
+    /// Folder to search; the workspace by default
+    path: Option<String>,
+}
+
+/// Searches file contents with ripgrep's regex and rules. Returns file paths unless output_mode says otherwise.
+#[derive(Deserialize, JsonSchema)]
+struct Grep {
+    pattern: String,
+    /// File or folder; the workspace by default
+    path: Option<String>,
+    /// Only files like "*.js" or "*.{ts,tsx}"
+    glob: Option<String>,
+    output_mode: Option<OutputMode>,
+    /// Lines before each match (content mode)
+    #[serde(rename = "-B")]
+    before: Option<usize>,
+    /// Lines after each match (content mode)
+    #[serde(rename = "-A")]
+    after: Option<usize>,
+    /// Lines before and after (content mode)
+    #[serde(rename = "-C")]
+    around: Option<usize>,
+    /// Same as -C
+    context: Option<usize>,
+    /// Line numbers in content mode (true)
+    #[serde(rename = "-n")]
+    numbers: Option<bool>,
+    /// Ignore case
+    #[serde(rename = "-i")]
+    ignore_case: Option<bool>,
+    /// File type: js, py, rust …
+    r#type: Option<String>,
+    /// First N lines or files (0: all)
+    head_limit: Option<usize>,
+    /// Skip the first N
+    offset: Option<usize>,
+    /// Let . match newlines and patterns span lines
+    multiline: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum OutputMode {
+    Content,
+    FilesWithMatches,
+    Count,
+}
+
+/// Stops a background task.
+#[derive(Deserialize, JsonSchema)]
+struct TaskStop {
+    task_id: Option<String>,
+    /// Old name of task_id
+    shell_id: Option<String>,
+}
+
+/// Replaces, inserts or deletes one cell of a Jupyter notebook.
+#[derive(Deserialize, JsonSchema)]
+struct NotebookEdit {
+    /// Absolute path
+    notebook_path: String,
+    /// The cell; for insert, the one before the new cell
+    cell_id: Option<String>,
+    new_source: String,
+    /// Needed for insert
+    cell_type: Option<fs::CellType>,
+    /// Default replace
+    edit_mode: Option<fs::CellMode>,
+}
+
+impl TryFrom<Bash> for shell::Run {
+    type Error = Error;
+
+    fn try_from(Bash { command, timeout, description, run_in_background }: Bash) -> Result<Self> {
+        let timeout = timeout.unwrap_or(120_000);
+        if timeout > 600_000 {
+            return Err(Error::argument(
+                "timeout",
+                format!("{timeout} ms is more than 600000; run it in the background instead"),
+            ));
+        }
+        let background = run_in_background.unwrap_or_default();
+        Ok(Self {
+            script: command,
+            description,
+            background,
+            // A job in the background is ended by TaskStop, or with the session.
+            timeout: (!background).then(|| Duration::from_millis(timeout.max(1))),
+            keep: Keep::Head,
+            ..Self::default()
+        })
+    }
+}
+
+impl From<FileWrite> for fs::Write {
+    fn from(FileWrite { file_path, content }: FileWrite) -> Self {
+        Self { path: file_path, content }
+    }
+}
+
+fn written(out: fs::WriteOut) -> String {
+    let lines = if out.lines == 1 { "1 line".to_owned() } else { format!("{} lines", out.lines) };
+    format!("File written successfully at: {} ({lines})", out.path)
+}
+
+impl From<Glob> for fs::Glob {
+    fn from(Glob { pattern, path }: Glob) -> Self {
+        Self { pattern, path, order: fs::Order::Newest, limit: Some(100), ..Self::default() }
+    }
+}
+
+fn found(out: fs::Files) -> Reply {
+    out.reply(out.paths(), "No files found")
+}
+
+impl From<Grep> for fs::Grep {
+    fn from(it: Grep) -> Self {
+        let around = it.around.or(it.context);
+        Self {
+            pattern: it.pattern,
+            path: it.path,
+            globs: it.glob.into_iter().collect(),
+            mode: match it.output_mode.unwrap_or(OutputMode::FilesWithMatches) {
+                OutputMode::Content => fs::Mode::Lines,
+                OutputMode::FilesWithMatches => fs::Mode::Files,
+                OutputMode::Count => fs::Mode::Counts,
+            },
+            before: around.or(it.before).unwrap_or(0),
+            after: around.or(it.after).unwrap_or(0),
+            numbers: if it.numbers == Some(false) { fs::Numbers::Hidden } else { fs::Numbers::Shown },
+            ignore_case: it.ignore_case.unwrap_or(false),
+            file_type: it.r#type,
+            limit: it.head_limit.filter(|limit| *limit > 0),
+            offset: it.offset.unwrap_or(0),
+            unit: fs::Unit::Rows,
+            multiline: it.multiline.unwrap_or(false),
+            ..Self::default()
+        }
+    }
+}
+
+fn matches(out: fs::GrepOut) -> Reply {
+    let rows = match out.asked.mode {
+        fs::Mode::Lines => out.lines(out.asked.numbers, fs::Names::Auto),
+        fs::Mode::Counts => out.counts(fs::Names::Auto),
+        fs::Mode::Files => out.files(),
+    };
+    out.reply(rows, fs::Nothing { any_case: "set -i", ..fs::Nothing::default() })
+}
+
+impl From<TaskOutput> for shell::TaskOutput {
+    fn from(TaskOutput { task_id, block, timeout }: TaskOutput) -> Self {
+        let timeout = Duration::from_millis(timeout.unwrap_or(30_000).min(600_000));
+        Self { id: task_id, block: block.unwrap_or(true), timeout: Some(timeout) }
+    }
+}
+
+fn task_output(out: shell::TaskRead) -> Reply {
+    out.into()
+}
+
+impl TryFrom<TaskStop> for shell::TaskStop {
+    type Error = Error;
+
+    fn try_from(TaskStop { task_id, shell_id }: TaskStop) -> Result<Self> {
+        let id = task_id.or(shell_id).ok_or_else(|| {
+            Error::InvalidArgs(vec![Problem::Missing { path: "task_id".into(), wanted: "a string".into() }])
+        })?;
+        Ok(Self { id })
+    }
+}
+
+fn stopped(out: shell::TaskStopped) -> Reply {
+    out.into()
+}
+
+impl TryFrom<FileRead> for fs::Read {
+    type Error = Error;
+
+    fn try_from(FileRead { file_path, offset, limit, pages }: FileRead) -> Result<Self> {
+        let pages = pages.filter(|it| !it.trim().is_empty()).map(|it| it.parse()).transpose()?;
+        Ok(Self {
+            limit: Some(limit.unwrap_or(2000)),
+            max_line: Some(2000),
+            max_bytes: Some(1 << 20),
+            pages,
+            ..Self::new(file_path).from_line(offset.unwrap_or(1))
+        })
+    }
+}
+
+fn read(out: fs::ReadOut) -> Reply {
+    match words::page_or_reply(out, |page| format!("pages \"{page}-{}\"", page + 19)) {
+        Ok(page) => page.numbered(|line| format!("offset={line}")).into(),
+        Err(reply) => reply,
+    }
+}
+
+impl From<FileEdit> for fs::Edit {
+    fn from(FileEdit { file_path, old_string, new_string, replace_all }: FileEdit) -> Self {
+        let all = replace_all.unwrap_or(false);
+        // Without a text to replace, the tool makes the file, as its model expects.
+        Self { all, create: true, ..words::edit(file_path, old_string, new_string) }
+    }
+}
+
+fn edited(out: fs::Edited) -> String {
+    words::edited(&out)
+}
+
+impl From<NotebookEdit> for fs::NotebookEdit {
+    fn from(NotebookEdit { notebook_path, cell_id, new_source, cell_type, edit_mode }: NotebookEdit) -> Self {
+        Self { path: notebook_path, cell_id, new_source, cell_type, mode: edit_mode.unwrap_or_default() }
+    }
+}
+
+fn cell_edited(out: fs::CellEdited) -> Reply {
+    out.into()
+}

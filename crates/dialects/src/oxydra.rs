@@ -1,0 +1,219 @@
+//! `oxydra` (003): virtual roots, three safety tiers, answers cut at 16 KiB.
+
+use std::time::Duration;
+
+use helve_contract::{Cut, Error, Keep, Problem, Reading, Reply};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
+use helve_tools::{fs, shell};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::words;
+
+/// The dialect.
+pub fn oxydra() -> Dialect {
+    let tools = table! {
+        // The model calls  with          and we run      answering
+        "file_read"         FileRead   => fs::Read,       content;
+        "file_search"       FileSearch => fs::Grep,       matches;
+        "file_list"         FileList   => fs::List,       listed;
+        "file_write"        FileWrite  => fs::Write,      written;
+        "file_edit"         FileEdit   => fs::Edit,       edited;
+        "file_delete"       FileDelete => fs::Delete,     deleted;
+        "shell_exec"        ShellExec  => shell::Run,     shell::RunOut::text_or_error;
+    };
+    let tools = tools.into_iter().map(|tool| {
+        let seconds = match tool.spec.name.as_str() {
+            "file_read" | "file_list" => 10,
+            "file_search" => 20,
+            "shell_exec" => return tool,
+            _ => 15,
+        };
+        tool.with(|spec| spec.timeout = Duration::from_secs(seconds))
+    });
+    Dialect {
+        name: "oxydra",
+        about: "virtual roots and three safety tiers",
+        tools: tools.collect(),
+        roles: &[],
+        default_role: None,
+        reading: Reading::Virtual,
+        limits: Limits { general: Limit { bytes: 16_384, lines: usize::MAX }, by_tool: &[] },
+        words: Words { error, notice, cancelled: "Tool execution failed: cancelled" },
+        mode: Mode::Default,
+    }
+}
+
+fn error(_: &str, error: &Error) -> Reply {
+    let text = match error {
+        Error::InvalidArgs(problems) => words::problems(problems, problem),
+        Error::Denied(text) if !text.starts_with("blocked by security policy") => {
+            format!("blocked by security policy ({}): {text}", reason(text))
+        }
+        error => words::told(error),
+    };
+    Reply::failed(format!("Tool execution failed: {text}"))
+}
+
+fn problem(problem: &Problem) -> String {
+    match problem {
+        Problem::Missing { path, .. } => format!("missing required field '{path}' in arguments"),
+        Problem::Misfit { path, wanted, sent } => format!("field '{path}' must be {wanted}, not {sent}"),
+        Problem::Unknown { .. } | Problem::Other { .. } => problem.to_string(),
+    }
+}
+
+/// The policy's name for what a refusal is about.
+fn reason(text: &str) -> &'static str {
+    if text.contains("outside the workspace") || text.contains("read-only root") || text.contains("is protected") {
+        "PathOutsideAllowedRoots"
+    } else {
+        "NotAllowed"
+    }
+}
+
+fn notice(notice: &Notice) -> String {
+    let line = format!("[output truncated — original size: {} bytes]", words::thousands(notice.cut.bytes));
+    match &notice.file {
+        Some(file) => format!("{line}\n[full output: {}]", file.display()),
+        None => line,
+    }
+}
+
+/// Reads a text file.
+#[derive(Deserialize, JsonSchema)]
+struct FileRead {
+    /// Path under /shared, /tmp or /vault
+    path: String,
+}
+
+/// Searches for literal text in all files beneath a path. Returns path:line:text.
+#[derive(Deserialize, JsonSchema)]
+struct FileSearch {
+    path: String,
+    query: String,
+}
+
+/// Lists a folder; folders end in /.
+#[derive(Deserialize, JsonSchema)]
+struct FileList {
+    /// Default /shared
+    path: Option<String>,
+}
+
+/// Creates or overwrites a file under /shared or /tmp.
+#[derive(Deserialize, JsonSchema)]
+struct FileWrite {
+    path: String,
+    content: String,
+}
+
+/// Replaces text that occurs exactly once in a file.
+#[derive(Deserialize, JsonSchema)]
+struct FileEdit {
+    path: String,
+    old_text: String,
+    new_text: String,
+}
+
+/// Deletes a file, or a folder with all that is in it.
+#[derive(Deserialize, JsonSchema)]
+struct FileDelete {
+    path: String,
+}
+
+/// Runs a shell command in a sandbox, starting in /shared. Returns its output; a non-zero exit is an error.
+#[derive(Deserialize, JsonSchema)]
+struct ShellExec {
+    command: String,
+}
+
+impl From<FileSearch> for fs::Grep {
+    fn from(FileSearch { path, query }: FileSearch) -> Self {
+        Self {
+            pattern: query,
+            path: Some(path),
+            literal: true,
+            ignored: true,
+            hidden: true,
+            limit: Some(200),
+            ..Self::default()
+        }
+    }
+}
+
+fn matches(out: fs::GrepOut) -> Reply {
+    let nothing = fs::Nothing {
+        text: "no matches found",
+        any_case: "search for it as it is written there",
+        ..fs::Nothing::default()
+    };
+    out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), nothing)
+}
+
+impl From<FileList> for fs::List {
+    fn from(FileList { path }: FileList) -> Self {
+        Self { path, hidden: true }
+    }
+}
+
+fn listed(out: fs::Listing) -> String {
+    if out.entries.is_empty() { "no entries found".into() } else { out.names() }
+}
+
+impl From<FileWrite> for fs::Write {
+    fn from(FileWrite { path, content }: FileWrite) -> Self {
+        Self { path, content }
+    }
+}
+
+fn written(out: fs::WriteOut) -> String {
+    format!("wrote {} bytes to {}", out.bytes, out.path)
+}
+
+impl From<FileDelete> for fs::Delete {
+    fn from(FileDelete { path }: FileDelete) -> Self {
+        Self { path }
+    }
+}
+
+fn deleted(out: fs::Deleted) -> String {
+    format!("deleted {} {}", out.word(), out.path)
+}
+
+impl From<ShellExec> for shell::Run {
+    fn from(ShellExec { command }: ShellExec) -> Self {
+        Self { script: command, timeout: Some(Duration::from_secs(60)), keep: Keep::Head, ..Self::default() }
+    }
+}
+
+/// How much of a file is taken before the reply is cut: enough to see that it is cut.
+const TAKEN: usize = 65_536;
+
+impl From<FileRead> for fs::Read {
+    fn from(FileRead { path }: FileRead) -> Self {
+        Self { max_bytes: Some(TAKEN), ..Self::new(path) }
+    }
+}
+
+/// The text as it is in the file. What does not fit is told by the size of the whole.
+fn content(out: fs::ReadOut) -> Reply {
+    match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
+        Ok(page) if page.cut.is_some() => {
+            let cut = Some(Cut { bytes: page.size, lines: page.total.count() });
+            Reply { cut, ..page.exact().into() }
+        }
+        Ok(page) => words::plain_page(&page, |line| format!("line {line}")).into(),
+        Err(reply) => reply,
+    }
+}
+
+impl From<FileEdit> for fs::Edit {
+    fn from(FileEdit { path, old_text, new_text }: FileEdit) -> Self {
+        words::edit(path, old_text, new_text)
+    }
+}
+
+fn edited(out: fs::Edited) -> String {
+    format!("updated {}\n{}", out.path, out.unified())
+}

@@ -1,0 +1,419 @@
+//! Making arguments fit their schema where nothing is lost: `"5"` for 5, `filePath` for `file_path`, null for nothing.
+
+use helve_contract::nearest;
+use serde_json::{Map, Number, Value};
+
+use crate::repair::{self, Risk};
+
+/// How deep arguments are looked at.
+const DEPTH: usize = 32;
+
+/// Names that models give to the same thing. Used only for a required parameter that is not there.
+const SAME: &[&[&str]] = &[
+    &["path", "filepath", "filename", "file", "absolutepath", "targetfile", "relativepath", "targetpath"],
+    &["command", "cmd", "script", "shellcommand"],
+    &["content", "contents", "filetext", "text", "filecontent", "body"],
+    &["oldstring", "oldstr", "oldtext", "search"],
+    &["newstring", "newstr", "newtext", "replace", "replacement"],
+    &["pattern", "regex", "searchpattern"],
+    &["query", "q", "searchquery", "searchterm"],
+    &["url", "uri", "link", "href"],
+    &["input", "patch", "diff", "patchtext"],
+    &["directory", "dir", "folder", "dirpath", "path"],
+];
+
+/// Fits `args` to `schema` in place. Every change leaves a note; the names of fields that the tool does not have, and
+/// that were left out, come back.
+pub(crate) fn fit(schema: &Value, args: &mut Value, notes: &mut Vec<String>) -> Vec<String> {
+    let mut fit = Fit { root: Root(schema), notes, unknown: Vec::new() };
+    if let Value::Object(map) = args {
+        fit.object(schema, map, "", 0);
+    }
+    fit.unknown
+}
+
+struct Fit<'a, 'n> {
+    root: Root<'a>,
+    notes: &'n mut Vec<String>,
+    unknown: Vec<String>,
+}
+
+impl<'a> Fit<'a, '_> {
+    fn object(&mut self, schema: &'a Value, map: &mut Map<String, Value>, path: &str, depth: usize) {
+        let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return };
+        if map.keys().any(|key| !fields.contains_key(key)) {
+            self.names(schema, fields, map, path);
+        }
+        if map.values().any(Value::is_null) {
+            self.nulls(schema, fields, map, path);
+        }
+        for (key, value) in map {
+            if let Some(field) = fields.get(key) {
+                self.value(field, value, &|| join(path, key), depth + 1);
+            }
+        }
+    }
+
+    /// Fields that the schema does not know: another spelling of one that it knows, or left out.
+    fn names(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
+        let strange: Vec<String> = map.keys().filter(|key| !fields.contains_key(*key)).cloned().collect();
+        let closed = is_closed(schema, fields);
+        for key in &strange {
+            let respelt = only(fields.keys().filter(|field| fold(field) == fold(key)));
+            let meant = respelt.or_else(|| if closed { synonym(schema, fields, map, key, &strange) } else { None });
+            if let Some(field) = meant.filter(|field| !map.contains_key(*field)) {
+                if let Some(value) = map.shift_remove(key) {
+                    map.insert(field.clone(), value);
+                    self.note(format!("took \"{}\" for \"{field}\"", join(path, key)));
+                }
+            } else if closed {
+                map.shift_remove(key);
+                let near = nearest(key, fields.keys().map(String::as_str));
+                let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+                self.note(format!("ignored the unknown parameter \"{}\"{hint}", join(path, key)));
+                self.unknown.push(join(path, key));
+            }
+        }
+    }
+
+    /// Null for a parameter that may be left out is as good as leaving it out.
+    fn nulls(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
+        let empty: Vec<String> = map
+            .iter()
+            .filter(|(key, value)| value.is_null() && !is_required(schema, key))
+            .filter(|(key, _)| fields.get(*key).is_some_and(|field| self.root.kinds(field, 0) & NULL == 0))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in empty {
+            map.shift_remove(&key);
+            self.note(format!("left out \"{}\", which was null", join(path, &key)));
+        }
+    }
+
+    fn value(&mut self, schema: &'a Value, value: &mut Value, path: &dyn Fn() -> String, depth: usize) {
+        if depth > DEPTH {
+            return;
+        }
+        let schema = self.root.resolved(schema);
+        let wanted = self.root.kinds(schema, 0);
+        let has = kind(value);
+        if wanted & has == 0 {
+            self.change(schema, wanted, value, path);
+        }
+        match value {
+            Value::Number(number) if wanted & NUMBER == 0 && wanted & INTEGER != 0 && number.is_f64() => {
+                if let Some(whole) = number.as_f64().and_then(whole) {
+                    *value = whole.into();
+                }
+            }
+            Value::String(text) => self.choice(schema, text, path),
+            Value::Object(map) => {
+                let branch = self.root.branch(schema, OBJECT);
+                self.object(branch, map, &path(), depth);
+            }
+            Value::Array(items) => {
+                let Some(each) = self.root.branch(schema, ARRAY).get("items") else { return };
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.value(each, item, &|| format!("{}[{at}]", path()), depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A value of the wrong type that has an equal of the right one.
+    fn change(&mut self, schema: &'a Value, wanted: u8, value: &mut Value, path: &dyn Fn() -> String) {
+        let new = match &*value {
+            Value::String(text) => self.root.from_text(schema, wanted, text),
+            Value::Number(number) if wanted & STRING != 0 => Some(Value::String(number.to_string())),
+            Value::Bool(flag) if wanted & STRING != 0 => Some(Value::String(flag.to_string())),
+            other if wanted & ARRAY != 0 && !other.is_null() && self.root.fits_item(schema, other) => {
+                Some(Value::Array(vec![other.clone()]))
+            }
+            _ => None,
+        };
+        if let Some(new) = new {
+            let (old, seen) = (crate::validate::shown(value, 40), crate::validate::shown(&new, 40));
+            self.note(format!("took {old} for {seen} in \"{}\"", path()));
+            *value = new;
+        }
+    }
+
+    /// One of a fixed list of words, in another case.
+    fn choice(&mut self, schema: &Value, text: &mut String, path: &dyn Fn() -> String) {
+        let Some(words) = schema.get("enum").and_then(Value::as_array) else { return };
+        if words.iter().any(|word| word.as_str() == Some(text)) {
+            return;
+        }
+        let alike = words.iter().filter_map(Value::as_str).filter(|word| fold(word) == fold(text));
+        if let Some(word) = only(alike) {
+            self.note(format!("took \"{text}\" for \"{word}\" in \"{}\"", path()));
+            word.clone_into(text);
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        if self.notes.len() < 32 {
+            self.notes.push(text);
+        }
+    }
+}
+
+/// The whole schema, for what refers to it.
+#[derive(Clone, Copy)]
+struct Root<'a>(&'a Value);
+
+impl<'a> Root<'a> {
+    fn from_text(self, schema: &'a Value, wanted: u8, text: &str) -> Option<Value> {
+        let plain = text.trim();
+        if wanted & (INTEGER | NUMBER) != 0
+            && plain.len() <= 40
+            && let Ok(number) = serde_json::from_str::<Number>(plain)
+        {
+            return match number.as_f64().and_then(whole) {
+                _ if !number.is_f64() => Some(Value::Number(number)),
+                Some(whole) if wanted & INTEGER != 0 => Some(whole.into()),
+                _ if wanted & NUMBER != 0 => Some(Value::Number(number)),
+                _ => None,
+            };
+        }
+        if wanted & BOOLEAN != 0 {
+            if plain.eq_ignore_ascii_case("true") {
+                return Some(Value::Bool(true));
+            }
+            if plain.eq_ignore_ascii_case("false") {
+                return Some(Value::Bool(false));
+            }
+        }
+        if wanted & (ARRAY | OBJECT) != 0
+            && plain.starts_with(['[', '{'])
+            && let Ok(mended) = repair::mend(plain)
+            && mended.mends.iter().all(|mend| mend.risk == Risk::Harmless)
+            && kind(&mended.value) & wanted != 0
+        {
+            return Some(mended.value);
+        }
+        let item = Value::String(text.to_owned());
+        (wanted & ARRAY != 0 && !plain.is_empty() && self.fits_item(schema, &item)).then(|| Value::Array(vec![item]))
+    }
+
+    fn fits_item(self, schema: &'a Value, value: &Value) -> bool {
+        let branch = self.branch(schema, ARRAY);
+        branch.get("items").is_some_and(|each| self.kinds(self.resolved(each), 0) & kind(value) != 0)
+    }
+
+    /// The one branch of alternatives that takes this kind of value; the schema itself where there are none.
+    fn branch(self, schema: &'a Value, kind: u8) -> &'a Value {
+        let Some(branches) = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word)?.as_array()) else {
+            return schema;
+        };
+        let takes = branches.iter().map(|it| self.resolved(it)).filter(|it| self.kinds(it, 0) & kind != 0);
+        only(takes).unwrap_or(schema)
+    }
+
+    /// Follows references inside the schema.
+    fn resolved(self, mut schema: &'a Value) -> &'a Value {
+        for _ in 0..8 {
+            let Some(place) = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#')) else { break };
+            match self.0.pointer(place) {
+                Some(next) => schema = next,
+                None => break,
+            }
+        }
+        schema
+    }
+
+    /// The kinds of value that a schema takes; all of them where it does not say.
+    fn kinds(self, schema: &'a Value, depth: usize) -> u8 {
+        let schema = self.resolved(schema);
+        if depth > 8 {
+            return ALL;
+        }
+        if let Some(kind) = schema.get("type") {
+            return match kind {
+                Value::String(name) => named(name),
+                Value::Array(names) => names.iter().filter_map(Value::as_str).map(named).fold(0, |a, b| a | b),
+                _ => ALL,
+            };
+        }
+        if let Some(Value::Array(values)) = schema.get("enum") {
+            return values.iter().map(kind).fold(0, |a, b| a | b);
+        }
+        if let Some(value) = schema.get("const") {
+            return kind(value);
+        }
+        for word in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(branches)) = schema.get(word) {
+                return branches.iter().map(|it| self.kinds(it, depth + 1)).fold(0, |a, b| a | b);
+            }
+        }
+        if let Some(Value::Array(parts)) = schema.get("allOf") {
+            return parts.iter().map(|it| self.kinds(it, depth + 1)).fold(ALL, |a, b| a & b);
+        }
+        ALL
+    }
+}
+
+const NULL: u8 = 1;
+const BOOLEAN: u8 = 2;
+const INTEGER: u8 = 4;
+const NUMBER: u8 = 8;
+const STRING: u8 = 16;
+const ARRAY: u8 = 32;
+const OBJECT: u8 = 64;
+const ALL: u8 = 127;
+
+fn named(name: &str) -> u8 {
+    match name {
+        "null" => NULL,
+        "boolean" => BOOLEAN,
+        "integer" => INTEGER,
+        "number" => NUMBER | INTEGER,
+        "string" => STRING,
+        "array" => ARRAY,
+        "object" => OBJECT,
+        _ => ALL,
+    }
+}
+
+fn kind(value: &Value) -> u8 {
+    match value {
+        Value::Null => NULL,
+        Value::Bool(_) => BOOLEAN,
+        Value::Number(it) if !it.is_f64() || it.as_f64().is_some_and(|it| it.fract() == 0.0) => INTEGER | NUMBER,
+        Value::Number(_) => NUMBER,
+        Value::String(_) => STRING,
+        Value::Array(_) => ARRAY,
+        Value::Object(_) => OBJECT,
+    }
+}
+
+/// A number without a fraction, as far as a float holds it exactly.
+fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+/// Whether a schema names every field that there is.
+fn is_closed(schema: &Value, fields: &Map<String, Value>) -> bool {
+    const OPEN: [&str; 7] = ["patternProperties", "anyOf", "oneOf", "allOf", "if", "$ref", "unevaluatedProperties"];
+    let more = schema.get("additionalProperties");
+    more == Some(&Value::Bool(false))
+        || (more.is_none() && !fields.is_empty() && OPEN.iter().all(|word| schema.get(word).is_none()))
+}
+
+fn is_required(schema: &Value, field: &str) -> bool {
+    schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|it| it.as_str() == Some(field)))
+}
+
+/// The required field that is missing and that this name means elsewhere, if no other name could mean it too.
+fn synonym<'s>(
+    schema: &Value,
+    fields: &'s Map<String, Value>,
+    map: &Map<String, Value>,
+    key: &str,
+    strange: &[String],
+) -> Option<&'s String> {
+    let alike = |a: &str, b: &str| SAME.iter().any(|words| words.contains(&&*fold(a)) && words.contains(&&*fold(b)));
+    let field = only(
+        fields.keys().filter(|field| !map.contains_key(*field) && is_required(schema, field) && alike(field, key)),
+    )?;
+    only(strange.iter().filter(|other| map.contains_key(*other) && alike(field, other))).map(|_| field)
+}
+
+/// The one thing there is, if there is just one.
+fn only<T>(mut things: impl Iterator<Item = T>) -> Option<T> {
+    let first = things.next()?;
+    things.next().is_none().then_some(first)
+}
+
+fn fold(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect()
+}
+
+pub(crate) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fitted(fields: Value, required: Value, mut args: Value) -> (Value, Vec<String>) {
+        let schema = json!({ "type": "object", "properties": fields, "required": required });
+        let mut notes = Vec::new();
+        fit(&schema, &mut args, &mut notes);
+        (args, notes)
+    }
+
+    #[test]
+    fn words_become_numbers_and_flags_where_they_are_wanted() {
+        let fields = json!({ "n": { "type": "integer" }, "x": { "type": "number" }, "f": { "type": "boolean" }, "s": { "type": "string" } });
+        let (args, notes) = fitted(fields, json!([]), json!({ "n": "5", "x": "1.5", "f": "True", "s": 7 }));
+        assert_eq!(args, json!({ "n": 5, "x": 1.5, "f": true, "s": "7" }));
+        assert_eq!(
+            notes,
+            [
+                r#"took "5" for 5 in "n""#,
+                r#"took "1.5" for 1.5 in "x""#,
+                r#"took "True" for true in "f""#,
+                r#"took 7 for "7" in "s""#
+            ]
+        );
+    }
+
+    #[test]
+    fn what_would_lose_something_stays() {
+        let fields = json!({ "n": { "type": "integer" }, "f": { "type": "boolean" } });
+        let sent = json!({ "n": "5.5", "f": "yes" });
+        assert_eq!(fitted(fields, json!([]), sent.clone()), (sent, vec![]));
+    }
+
+    #[test]
+    fn another_spelling_is_the_same_field() {
+        let fields = json!({ "file_path": { "type": "string" }, "limit": { "type": "integer" } });
+        let (args, notes) = fitted(fields, json!(["file_path"]), json!({ "filePath": "a", "limit": null, "colour": 1 }));
+        assert_eq!(args, json!({ "file_path": "a" }));
+        assert_eq!(
+            notes,
+            [
+                r#"took "filePath" for "file_path""#,
+                r#"ignored the unknown parameter "colour""#,
+                r#"left out "limit", which was null"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_from_elsewhere_stands_for_what_is_missing() {
+        let fields = json!({ "file_path": { "type": "string" }, "content": { "type": "string" } });
+        let required = json!(["file_path", "content"]);
+        let (args, _) = fitted(fields.clone(), required.clone(), json!({ "path": "a", "text": "b" }));
+        assert_eq!(args, json!({ "file_path": "a", "content": "b" }));
+        let (two, _) = fitted(fields, required, json!({ "path": "a", "file": "c", "content": "b" }));
+        assert_eq!(two, json!({ "content": "b" }), "two names could be meant, so none is");
+    }
+
+    #[test]
+    fn a_list_may_come_alone_or_as_text() {
+        let fields = json!({ "names": { "type": "array", "items": { "type": "string" } }, "at": { "type": "object", "properties": { "line": { "type": "integer" } } } });
+        let (one, _) = fitted(fields.clone(), json!([]), json!({ "names": "a" }));
+        assert_eq!(one, json!({ "names": ["a"] }));
+        let (text, _) = fitted(fields, json!([]), json!({ "names": "[\"a\", 'b']", "at": "{\"line\": \"3\"}" }));
+        assert_eq!(text, json!({ "names": ["a", "b"], "at": { "line": 3 } }));
+    }
+
+    #[test]
+    fn an_open_object_keeps_what_it_gets() {
+        let schema = json!({ "type": "object", "properties": { "a": {} }, "additionalProperties": true });
+        let mut args = json!({ "a": 1, "b": 2 });
+        assert_eq!(fit(&schema, &mut args, &mut Vec::new()), [""; 0]);
+        assert_eq!(args, json!({ "a": 1, "b": 2 }));
+    }
+
+    #[test]
+    fn a_word_of_a_list_may_have_another_case() {
+        let (args, _) = fitted(json!({ "mode": { "type": "string", "enum": ["files_with_matches", "count"] } }), json!([]), json!({ "mode": "Count" }));
+        assert_eq!(args, json!({ "mode": "count" }));
+    }
+}

@@ -1,0 +1,105 @@
+//! Whether a command line only looks. It spares a question; it is never the reason to leave a wall away.
+
+use super::parse::{Layer, Reading, Simple};
+
+/// Whether every command of the line is known to change nothing, with these very arguments.
+pub(crate) fn line_only_looks(reading: &Reading) -> bool {
+    reading.is_clear() && reading.commands.iter().all(only_looks)
+}
+
+/// Whether this command is known to change nothing. Git is not: a repository's own settings can run programs.
+pub(crate) fn only_looks(command: &Simple) -> bool {
+    let Some(argv) = command.argv() else { return false };
+    let [program, args @ ..] = argv.as_slice() else { return false };
+    if command.layer == Layer::Carrier {
+        return false;
+    }
+    let words = || args.iter().copied();
+    match *program {
+        // What these run is judged by itself. Other wrappers are not worth a rule here.
+        "timeout" | "nice" | "nohup" => command.layer == Layer::Wrapper,
+        "ls" | "cat" | "head" | "tail" | "wc" | "pwd" | "echo" | "stat" | "which" | "whoami" | "uname" | "id" | "grep"
+        | "cut" | "tr" | "cmp" | "basename" | "dirname" | "realpath" | "true" | "false" | "cd" => true,
+        "printf" => !words().any(|it| it.starts_with("-v")),
+        "date" => words().all(|it| it.starts_with('+') || matches!(it, "-u" | "--utc" | "-R" | "-I" | "-Iseconds")),
+        "file" => words().all(|it| !it.starts_with('-') || matches!(it, "-b" | "-i" | "-L" | "--brief" | "--mime" | "--mime-type")),
+        "diff" => !words().any(|it| has_short(it, 'l') || it.starts_with("--pag")),
+        // The second name is where it writes.
+        "uniq" => words().all(|it| !it.starts_with("--")) && words().filter(|it| !it.starts_with('-')).count() <= 1,
+        "rg" => !words().any(|it| {
+            has_short(it, 'z') || ["--pre", "--search-zip", "--hostname-bin"].iter().any(|bad| it.starts_with(bad))
+        }),
+        "sort" => sorts(args),
+        "find" => !words().any(changes_files),
+        "sed" => prints_lines(args),
+        _ => false,
+    }
+}
+
+/// Whether a word is a cluster of short options with this one in it. A value that looks so counts too: better asked.
+fn has_short(word: &str, option: char) -> bool {
+    word.starts_with('-') && !word.starts_with("--") && word.contains(option)
+}
+
+fn changes_files(word: &str) -> bool {
+    let begins = ["-exec", "-ok", "-delete", "-fls", "-fprint"];
+    begins.iter().any(|bad| word.starts_with(bad))
+}
+
+/// `sort` with nothing but options of order.
+fn sorts(args: &[&str]) -> bool {
+    let long = ["--reverse", "--unique", "--numeric-sort", "--human-numeric-sort", "--version-sort", "--ignore-case"];
+    args.iter().all(|word| match word.strip_prefix('-') {
+        None | Some("" | "-") => true,
+        Some(_) if word.starts_with("--") => long.contains(word),
+        Some(cluster) if cluster.starts_with(['k', 't']) => true,
+        Some(cluster) => cluster.chars().all(|it| "bdfghiMnRrsuVz".contains(it)),
+    })
+}
+
+/// `sed -n '3,9p' file …` and no other.
+fn prints_lines(args: &[&str]) -> bool {
+    let ["-n", script, files @ ..] = args else { return false };
+    let number = |text: &str| text == "$" || (!text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()));
+    let lines = script.strip_suffix('p').is_some_and(|range| match range.split_once(',') {
+        Some((first, last)) => number(first) && number(last),
+        None => number(range),
+    });
+    lines && !files.iter().any(|file| file.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::read;
+
+    fn looks(command: &str) -> bool {
+        read(command).is_ok_and(|reading| line_only_looks(&reading))
+    }
+
+    #[test]
+    fn looking_needs_no_question() {
+        for command in [
+            "ls", "ls -la src 2>/dev/null", "cat 'a b' | grep -n x | head -5", "cd src && ls", "wc -l < f", "echo hi; pwd",
+            "find . -name '*.rs' -type f", "rg -n foo src", "sed -n 1,20p f", "sed -n '$p' f", "sort -rn f | uniq -c",
+            "date +%s", "diff -u a b", "timeout 5 ls", "git --version 2>&1 >/dev/null; ls",
+        ] {
+            assert_eq!(looks(command), !command.starts_with("git"), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_dangerous_option_is_a_question() {
+        for command in [
+            "rg --pre ./h x f", "rg -nz x f", "rg --hostname-bin=./h x", "find . -delete", "find . -fls P", "find . -fprintf P x",
+            "find . -exec touch P \\;", "find . -okdir x \\;", "sed '1e touch P' f", "sed s/x/y/e f", "sed -n 'w P' f", "sed -f s f",
+            "sed -ni.bak 1p f", "sed -Eni.bak 1p f", "sed -n 1p -i f", "sort -o P f", "sort --output=P f", "sort -ro P f",
+            "sort --compress-program=./h f", "uniq a P", "printf -v x y", "date -s 12:00", "date 010100002020", "date -f /etc/passwd",
+            "file -C -m x", "file -z x", "diff -l a b", "./ls", "/tmp/ls", "xargs ls", "sh -c ls", "sudo ls", "env A=b ls", "A=b ls",
+            "ls $HOME", "ls *", "ls ~", "echo x > f", "echo x >> f", "cat < /dev/tcp/a/1", "cat <<E\nx\nE", "git status", "ls &&",
+            "ls | tee f", "echo hi\r\nls", "", "# x", "echo x | sed 'w .agent/x'",
+        ] {
+            assert!(!looks(command), "{command}");
+        }
+    }
+}

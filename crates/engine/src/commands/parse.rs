@@ -1,0 +1,561 @@
+//! Splits a command line into every simple command in it, with the grammar of bash.
+//!
+//! What is inside substitutions, subshells, functions, here-documents and the arguments of wrappers is found too.
+//! What is not understood becomes a [`Doubt`]; what is too much to look at is refused.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use tree_sitter::{Node, ParseOptions, Parser, Tree};
+
+use super::{lex, peel};
+
+/// The longest command line that is looked at, in bytes.
+const MOST_BYTES: usize = 64 * 1024;
+/// The most simple commands in one line, those inside wrappers included.
+const MOST_COMMANDS: usize = 200;
+/// How deep structures may nest. A chain of `&&` nests once for each link.
+const MOST_NESTING: usize = 1000;
+/// How many scripts may be inside one another: `sh -c "sh -c …"`.
+const MOST_SCRIPTS: usize = 5;
+/// How long the grammar may think.
+const MOST_TIME: Duration = Duration::from_secs(1);
+
+/// What a command line does, as far as it can be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Every simple command, a wrapper before what it wraps.
+    pub(crate) commands: Vec<Simple>,
+    /// What was not understood. Nothing is allowed without a question while there is one.
+    pub(crate) doubts: Vec<Doubt>,
+    /// Files that redirections write; `None` where the name is made at run time.
+    pub(crate) writes: Vec<Option<String>>,
+    /// Folders that `cd` goes to, in order.
+    pub(crate) moves: Vec<String>,
+    /// Operators, redirections, substitutions and structures, as written.
+    pub(crate) operators: Vec<String>,
+}
+
+/// One simple command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Simple {
+    /// The program and its arguments.
+    pub(crate) words: Vec<Word>,
+    /// What part it plays.
+    pub(crate) layer: Layer,
+    /// Whether more arguments come at run time (`xargs`, `find -exec`).
+    pub(crate) open: bool,
+}
+
+/// What part a command plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// It does the work.
+    Program,
+    /// It runs another, which follows, and adds nothing to what that can do (`timeout 5 …`).
+    Wrapper,
+    /// It runs another, which follows, in another way than it would run alone (`sudo …`, `xargs …`).
+    Carrier,
+}
+
+/// One word of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Exactly this.
+    Literal(String),
+    /// Known only at run time; this is how it is written.
+    Opaque(String),
+}
+
+/// Something that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// Whether programs may run because of it that are not among the commands found.
+    pub(crate) hides: bool,
+    /// What it is, for people.
+    pub(crate) why: String,
+}
+
+impl Word {
+    /// A word as written in a command line.
+    pub(crate) fn new(text: &str) -> Self {
+        lex::literal(text).map_or_else(|| Self::Opaque(text.to_owned()), Self::Literal)
+    }
+
+    /// Its meaning, where it is known.
+    pub(crate) fn known(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::Opaque(_) => None,
+        }
+    }
+
+    fn written(&self) -> String {
+        match self {
+            Self::Literal(text) => lex::quote([text.as_str()]),
+            Self::Opaque(text) => text.clone(),
+        }
+    }
+}
+
+impl Simple {
+    /// The program, where it is known: as written, with its folder.
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.words.first()?.known()
+    }
+
+    /// Every word, when all are known and none comes later.
+    pub(crate) fn argv(&self) -> Option<Vec<&str>> {
+        if self.open { None } else { self.words.iter().map(Word::known).collect() }
+    }
+
+    /// The command as one line that a shell would read the same way.
+    pub(crate) fn written(&self) -> String {
+        let mut words: Vec<_> = self.words.iter().map(Word::written).collect();
+        if self.open {
+            words.push("…".into());
+        }
+        words.join(" ")
+    }
+}
+
+impl Reading {
+    /// Whether a program may run that is not among the commands.
+    pub(crate) fn hides(&self) -> bool {
+        self.doubts.iter().any(|doubt| doubt.hides)
+    }
+
+    /// Whether all of it is understood and no file is written by a redirection.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.doubts.is_empty() && self.writes.is_empty() && !self.commands.is_empty()
+    }
+
+    /// Notes variables that are set for the command from outside the line.
+    pub(crate) fn note_environment<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        for name in names {
+            self.doubt(peel::steers_programs(name), format!("it sets {name}, which can change what programs do"));
+        }
+    }
+
+    /// Notes something that was not understood, once.
+    pub(super) fn doubt(&mut self, hides: bool, why: impl Into<String>) {
+        let doubt = Doubt { hides, why: why.into() };
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+}
+
+/// Reads a command line. The error says which limit was reached, or why nothing runs such a line.
+pub(crate) fn read(command: &str) -> Result<Reading, String> {
+    if command.contains('\0') {
+        return Err("the command has a NUL character in it, which no shell reads as it stands; remove it".into());
+    }
+    let mut reading = Reading::default();
+    read_into(&mut reading, command, 0)?;
+    Ok(reading)
+}
+
+/// Reads a program with its arguments that no shell sees.
+pub(crate) fn single(argv: &[&str]) -> Result<Reading, String> {
+    let mut reading = Reading::default();
+    let words = argv.iter().map(|word| Word::Literal((*word).to_owned())).collect();
+    take(&mut reading, words, false, 0)?;
+    Ok(reading)
+}
+
+/// Reads one script, the outermost or one inside a wrapper.
+fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(), String> {
+    if command.len() > MOST_BYTES {
+        return Err(format!("the command is {} bytes long; at most {MOST_BYTES} are checked", command.len()));
+    }
+    if scripts > MOST_SCRIPTS {
+        return Err(format!("the command has scripts inside scripts, more than {MOST_SCRIPTS} deep"));
+    }
+    // A shell keeps a carriage return as part of a word; other readers end the line there. Both are looked at.
+    let text = command.replace('\r', "\n");
+    if text.len() != command.len() || command.contains('\r') {
+        reading.doubt(false, "it has carriage returns in it");
+    }
+    let tree = parse(&text)?;
+    if tree.root_node().has_error() {
+        reading.doubt(true, "it is not a shell command line that can be read");
+    }
+    let first = reading.commands.len();
+    let mut walk = Walk { reading, text: &text, scripts, top: Vec::new() };
+    walk.run(tree.root_node())?;
+    let top = walk.top;
+    if top.len() > 1 && reading.operators.is_empty() {
+        reading.operators.push("a further line".into());
+    }
+    agree(reading, &text, &top, first);
+    if tree.root_node().has_error() {
+        for words in text.lines().filter_map(lex::commands).flatten() {
+            take(reading, words.into_iter().map(Word::Literal).collect(), false, scripts)?;
+        }
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Tree, String> {
+    let mut parser = Parser::new();
+    let broken = |_| "the grammar of the shell could not be loaded, so the command cannot be checked".to_owned();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(broken)?;
+    let start = Instant::now();
+    let mut in_time = |_: &_| if start.elapsed() > MOST_TIME { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let options = ParseOptions::new().progress_callback(&mut in_time);
+    let bytes = text.as_bytes();
+    let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
+    tree.ok_or_else(|| "the command took too long to read, so it cannot be checked".to_owned())
+}
+
+/// Compares what the grammar found with the plain reading; where they differ, nothing is certain.
+fn agree(reading: &mut Reading, text: &str, top: &[Vec<Word>], first: usize) {
+    let Some(plain) = lex::commands(text) else {
+        return reading.doubt(false, "it is more than a plain list of commands");
+    };
+    let same = plain.len() == top.len()
+        && plain.iter().zip(top).all(|(plain, found)| {
+            plain.len() == found.len() && plain.iter().zip(found).all(|(plain, found)| found.known() == Some(plain))
+        });
+    if !same {
+        reading.doubt(true, "it can be read in two ways");
+        for words in plain {
+            let words = words.into_iter().map(Word::Literal).collect();
+            reading.commands.insert(first, Simple { words, layer: Layer::Program, open: false });
+        }
+    }
+}
+
+/// Adds a command, and what it runs in turn.
+pub(super) fn take(reading: &mut Reading, words: Vec<Word>, open: bool, scripts: usize) -> Result<(), String> {
+    let mut queue = vec![(words, open)];
+    while let Some((words, open)) = queue.pop() {
+        if reading.commands.len() >= MOST_COMMANDS {
+            return Err(format!("the command has more than {MOST_COMMANDS} commands in it"));
+        }
+        let peeled = peel::peel(&words, open);
+        for (hides, why) in peeled.doubts {
+            reading.doubt(hides, why);
+        }
+        reading.moves.extend(peeled.moves);
+        reading.commands.push(Simple { words, layer: peeled.layer, open });
+        queue.extend(peeled.inner.into_iter().rev());
+        for script in peeled.scripts {
+            read_into(reading, &script, scripts + 1)?;
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    reading: &'a mut Reading,
+    text: &'a str,
+    scripts: usize,
+    /// The words of the commands in this script, not of those inside wrappers.
+    top: Vec<Vec<Word>>,
+}
+
+impl<'a> Walk<'a> {
+    /// Visits every node, in the order of the text, without recursion.
+    fn run(&mut self, root: Node<'a>) -> Result<(), String> {
+        let mut stack = vec![(root, 0)];
+        while let Some((node, depth)) = stack.pop() {
+            if depth > MOST_NESTING {
+                return Err(format!("the command nests more than {MOST_NESTING} levels deep"));
+            }
+            self.visit(node)?;
+            let mut cursor = node.walk();
+            let children: Vec<_> = node.children(&mut cursor).collect();
+            stack.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, node: Node<'a>) -> Result<(), String> {
+        if node.is_error() || node.is_missing() {
+            self.reading.doubt(true, "it is not a shell command line that can be read");
+            return Ok(());
+        }
+        self.leaf(node);
+        match node.kind() {
+            "program" | "list" | "pipeline" | "redirected_statement" | "command_name" | "string" | "concatenation" => {}
+            "word" | "number" | "raw_string" | "ansi_c_string" | "string_content" | "comment" | "variable_name"
+            | "special_variable_name" | "file_descriptor" | "heredoc_start" | "heredoc_end" | "heredoc_content"
+            | "test_operator" | "regex" => {}
+            "command" => self.command(node)?,
+            "declaration_command" | "unset_command" => self.declaration(node)?,
+            "test_command" => self.evaluates("a test", false, node),
+            "variable_assignment" => self.assignment(node),
+            "file_redirect" => self.redirect(node),
+            "heredoc_redirect" | "herestring_redirect" => self.structure("a here-document", node),
+            "command_substitution" => self.substitution(node),
+            "expansion" => self.expansion(node),
+            "arithmetic_expansion" => self.evaluates("arithmetic", false, node),
+            "function_definition" => {
+                self.operator(node);
+                self.reading.doubt(true, "it defines a function, which can change what a name runs");
+            }
+            "simple_expansion" | "brace_expression" | "extglob_pattern" | "array" | "subscript" | "translated_string"
+            | "binary_expression" | "unary_expression" | "postfix_expression" | "ternary_expression"
+            | "parenthesized_expression" | "variable_assignments" | "heredoc_body" => {
+                self.reading.doubt(false, "it has expansions in it, which are known only when it runs");
+            }
+            "process_substitution" | "subshell" | "compound_statement" | "do_group" | "for_statement"
+            | "c_style_for_statement" | "while_statement" | "if_statement" | "elif_clause" | "else_clause"
+            | "case_statement" | "case_item" | "negated_command" => self.structure("a structure", node),
+            _ if !node.is_named() => self.token(node),
+            other => self.reading.doubt(true, format!("it has a part of an unknown kind ({other})")),
+        }
+        Ok(())
+    }
+
+    /// The grammar does not look into every corner (`${x:=`…`}`); what it left whole may still hold a substitution.
+    fn leaf(&mut self, node: Node<'a>) {
+        let literal = matches!(node.kind(), "raw_string" | "ansi_c_string" | "comment");
+        let text = self.slice(node);
+        if node.child_count() > 0 || literal || !node.is_named() || text.starts_with('\\') || quoted_here(node, self.text) {
+            return;
+        }
+        if text.contains("$(") || text.contains('`') || text.contains("<(") || text.contains(">(") {
+            self.reading.doubt(true, "it has a substitution in a place that cannot be read");
+        }
+    }
+
+    fn slice(&self, node: Node<'_>) -> &'a str {
+        self.text.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// A simple command: its words, wherever the grammar put them.
+    fn command(&mut self, node: Node<'a>) -> Result<(), String> {
+        let mut words = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "variable_assignment" | "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {}
+                "subshell" => self.reading.doubt(true, "it has parentheses where none are expected"),
+                _ => words.push(Word::new(self.slice(child))),
+            }
+        }
+        words.extend(self.stray_words(node));
+        if words.first().is_some_and(|word| word.known().is_none()) {
+            self.reading.doubt(true, "the program it runs is known only when it runs");
+        }
+        if words.iter().any(|word| word.known().is_none()) {
+            self.reading.doubt(false, "it has expansions in it, which are known only when it runs");
+        }
+        self.top.push(words.clone());
+        take(self.reading, words, false, self.scripts)
+    }
+
+    /// Arguments that stand behind a redirection: the grammar hangs them there, the shell gives them to the command.
+    fn stray_words(&self, command: Node<'a>) -> Vec<Word> {
+        let Some(parent) = command.parent().filter(|it| it.kind() == "redirected_statement") else { return Vec::new() };
+        if parent.child_by_field_name("body") != Some(command) {
+            return Vec::new();
+        }
+        let mut words = Vec::new();
+        let mut cursor = parent.walk();
+        for redirect in parent.children_by_field_name("redirect", &mut cursor) {
+            let (field, skip) = match redirect.kind() {
+                "file_redirect" => ("destination", 1),
+                _ => ("argument", 0),
+            };
+            let mut inner = redirect.walk();
+            let strays = redirect.children_by_field_name(field, &mut inner).skip(skip);
+            words.extend(strays.map(|it| Word::new(self.slice(it))));
+        }
+        words
+    }
+
+    /// `export`, `declare`, `unset` and their like, which evaluate subscripts and change names.
+    fn declaration(&mut self, node: Node<'a>) -> Result<(), String> {
+        let mut cursor = node.walk();
+        let words: Vec<_> = node.children(&mut cursor).map(|child| Word::new(self.slice(child))).collect();
+        self.evaluates("a declaration", false, node);
+        self.top.push(words.clone());
+        take(self.reading, words, false, self.scripts)
+    }
+
+    /// Something whose quoted text the shell evaluates once more. With a substitution in sight, a program may hide there.
+    fn evaluates(&mut self, what: &str, hides: bool, node: Node<'_>) {
+        self.operator(node);
+        let hides = hides || (self.text.contains('[') && (self.text.contains("$(") || self.text.contains('`')));
+        self.reading.doubt(hides, format!("it has {what} in it, which the shell evaluates when it runs"));
+    }
+
+    fn assignment(&mut self, node: Node<'a>) {
+        self.operator(node);
+        let name = node.child_by_field_name("name").map(|it| self.slice(it)).unwrap_or_default();
+        let hides = peel::steers_programs(name);
+        self.reading.doubt(hides, format!("it sets {name}, which can change what programs do"));
+    }
+
+    fn redirect(&mut self, node: Node<'a>) {
+        self.operator(node);
+        let mut cursor = node.walk();
+        let kinds: Vec<_> = node.children(&mut cursor).map(|it| it.kind()).collect();
+        let target = node.child_by_field_name("destination").map(|it| Word::new(self.slice(it)));
+        let known = target.as_ref().and_then(Word::known);
+        let copies = kinds.iter().any(|kind| matches!(*kind, ">&" | "<&" | ">&-" | "<&-"));
+        let descriptor = known.is_none_or(|it| it == "-" || it.chars().all(|it| it.is_ascii_digit()));
+        if known == Some("/dev/null") || (copies && (target.is_none() || (known.is_some() && descriptor))) {
+            return;
+        }
+        if kinds == ["<", "word"] || (kinds.contains(&"<") && known.is_some()) {
+            if known.is_some_and(|file| file.contains("/dev/")) {
+                self.reading.doubt(false, "it reads a device, which can be the network");
+            }
+            return;
+        }
+        self.reading.writes.push(known.map(str::to_owned));
+    }
+
+    fn substitution(&mut self, node: Node<'a>) {
+        let text = self.slice(node);
+        if text.starts_with('`') && text.contains('\\') {
+            self.reading.doubt(true, "it has backslashes between backticks, which are read twice");
+        }
+        self.structure("a substitution", node);
+    }
+
+    fn expansion(&mut self, node: Node<'a>) {
+        // `${x@P}` runs what the variable holds.
+        let hides = self.slice(node).contains('@');
+        self.reading.doubt(hides, "it has expansions in it, which are known only when it runs");
+    }
+
+    fn structure(&mut self, what: &str, node: Node<'_>) {
+        self.operator(node);
+        self.reading.doubt(false, format!("it has {what} in it"));
+    }
+
+    fn token(&mut self, node: Node<'_>) {
+        if matches!(node.kind(), "&&" | "||" | ";" | "|" | "|&" | "&" | ";;" | "\n" | "!") {
+            self.operator(node);
+        }
+    }
+
+    fn operator(&mut self, node: Node<'_>) {
+        let text: String = self.slice(node).chars().take(20).collect();
+        self.reading.operators.push(text);
+    }
+}
+
+/// Whether this is the text of a here-document that the shell leaves as it is (`<<'EOF'`).
+fn quoted_here(node: Node<'_>, text: &str) -> bool {
+    let body = if node.kind() == "heredoc_body" { Some(node) } else { node.parent() };
+    let Some(redirect) = body.filter(|it| it.kind() == "heredoc_body").and_then(|it| it.parent()) else { return false };
+    let mut cursor = redirect.walk();
+    let start = redirect.children(&mut cursor).find(|it| it.kind() == "heredoc_start");
+    start.and_then(|it| text.get(it.byte_range())).is_some_and(|it| it.contains(['\'', '"', '\\']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command found, one a line, then what was not understood (`!` where programs may hide).
+    fn seen(command: &str) -> String {
+        let reading = match read(command) {
+            Ok(reading) => reading,
+            Err(why) => return why,
+        };
+        let mut lines: Vec<_> = reading.commands.iter().map(Simple::written).collect();
+        lines.extend(reading.doubts.iter().map(|it| format!("{} {}", if it.hides { '!' } else { '?' }, it.why)));
+        lines.extend(reading.writes.iter().map(|it| format!("> {}", it.as_deref().unwrap_or("…"))));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_plain_line_is_understood() {
+        assert_eq!(seen("cd x && ls -l 'a b' | wc -l; echo hi 2>&1 &"), "cd x\nls -l 'a b'\nwc -l\necho hi");
+        assert_eq!(seen("rm >/dev/null y"), "rm y");
+        assert_eq!(seen("echo hi # x\ntouch PWN"), "echo hi\ntouch PWN");
+    }
+
+    #[test]
+    fn commands_are_found_wherever_they_hide() {
+        for command in [
+            "echo \"$(touch PWN)\"",
+            "echo `touch PWN`",
+            "cat <<EOF\n$(touch PWN)\nEOF",
+            "cat <(touch PWN)",
+            "echo > >(touch PWN)",
+            "echo ${x:-$(touch PWN)}",
+            "echo $((a[$(touch PWN)]))",
+            "(touch PWN)",
+            "{ touch PWN; }",
+            "if true; then touch PWN; fi",
+            "for i in 1; do touch PWN; done",
+            "case x in x) touch PWN;; esac",
+            "ls(){ touch PWN; }; ls",
+            "! touch PWN",
+            "true & touch PWN",
+            "echo hi\r\ntouch PWN",
+            "cat <<EOF\nx\nEOF\ntouch PWN",
+            "env nice -n 5 timeout -k 1 5 sh -c 'eval \"touch PWN\"'",
+            "find . -name x -exec touch PWN \\;",
+            "x=$(touch PWN) true",
+            "while read l; do touch PWN; done < f",
+            "[[ -n $(touch PWN) ]]",
+            "export X=$(touch PWN)",
+        ] {
+            let seen = seen(command);
+            assert!(seen.lines().any(|line| line == "touch PWN" || line == "touch PWN …"), "{command}: {seen}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_known_to_hide() {
+        for command in [
+            "echo \"${x:=`touch PWN`}\"",
+            "echo ${x@P}",
+            "echo `a \\`touch PWN\\``",
+            "$x",
+            "eval \"$x\"",
+            "bash -c \"$x\"",
+            "echo touch | sh",
+            "cat <<EOF; touch PWN\nx\nEOF",
+            "{touch,PWN}",
+            "touch${IFS}PWN",
+            "/bin/t?uch PWN",
+            "PATH=. ls",
+            "export LD_PRELOAD=./x",
+            "alias ls=rm; ls",
+            "hash -p /bin/touch ls; ls PWN",
+            "source ./x",
+            ". ./x",
+            "enable -f ./e.so x",
+            "test -v 'a[$(touch PWN)]'",
+            "[[ -v 'a[$(touch PWN)]' ]]",
+            "printf -v 'a[$(touch PWN)]' x",
+            "read 'a[$(touch PWN)]' <<< x",
+            "declare 'a[$(touch PWN)]=1'",
+            "let 'a[$(touch PWN)]'",
+            "x='a[$(touch PWN)]'; [[ $x -eq 0 ]]",
+            "timeout --unknown 5 touch PWN",
+            "if true; then",
+            "nsenter -t 1",
+        ] {
+            assert!(read(command).is_ok_and(|it| it.hides()), "{command}: {}", seen(command));
+        }
+        for command in ["echo $HOME *.rs", "cat > f <<'EOF'\n$(x) `y`\nEOF", "for i in a; do echo $i; done", "[ -f x ] && ls"] {
+            assert!(read(command).is_ok_and(|it| !it.hides()), "{command}: {}", seen(command));
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_refusal() {
+        assert!(seen(&"true;".repeat(201)).contains("more than 200 commands"));
+        assert!(seen(&"x".repeat(70_000)).contains("at most 65536 are checked"));
+        let deep = seen(&format!("{}x{}", "(".repeat(1500), ")".repeat(1500)));
+        assert!(deep.contains("nests more than 1000"), "{deep}");
+        let nested = (0..6).fold("touch PWN".to_owned(), |inner, _| format!("sh -c {}", lex::quote([inner.as_str()])));
+        assert!(seen(&nested).contains("more than 5 deep"));
+        assert!(seen(&"env ".repeat(300)).contains("more than 200 commands"));
+        assert!(seen("a\0b").contains("NUL"));
+    }
+}

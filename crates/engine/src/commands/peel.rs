@@ -1,0 +1,416 @@
+//! Looks through programs that run other programs: `env`, `timeout`, `xargs`, `sh -c` and their like.
+
+use super::{
+    lex,
+    parse::{Layer, Word},
+};
+
+/// What a command runs in turn.
+#[derive(Default)]
+pub(super) struct Peeled {
+    /// What part the command itself plays.
+    pub(super) layer: Layer,
+    /// Commands it runs: words, and whether more come at run time.
+    pub(super) inner: Vec<(Vec<Word>, bool)>,
+    /// Scripts that it gives to a shell.
+    pub(super) scripts: Vec<String>,
+    /// What is not understood, and whether programs may hide there.
+    pub(super) doubts: Vec<(bool, String)>,
+    /// Folders it goes to.
+    pub(super) moves: Vec<String>,
+}
+
+#[allow(clippy::derivable_impls, reason = "a layer has no natural default outside this file")]
+impl Default for Layer {
+    fn default() -> Self {
+        Self::Program
+    }
+}
+
+/// How a wrapper's own options are told from the command it runs.
+struct Wrapper {
+    name: &'static str,
+    layer: Layer,
+    /// Short options without a value.
+    flags: &'static str,
+    /// Short options with a value.
+    values: &'static str,
+    /// Long options without a value, or with one behind `=`.
+    long_flags: &'static [&'static str],
+    /// Long options whose value may be the next word.
+    long_values: &'static [&'static str],
+    /// Words between the options and the command.
+    skip: usize,
+    /// Whether `NAME=value` may stand before the command.
+    assigns: bool,
+    /// Whether more arguments come at run time.
+    open: bool,
+}
+
+const PLAIN: Wrapper = Wrapper {
+    name: "",
+    layer: Layer::Wrapper,
+    flags: "",
+    values: "",
+    long_flags: &[],
+    long_values: &[],
+    skip: 0,
+    assigns: false,
+    open: false,
+};
+const CARRIER: Wrapper = Wrapper { layer: Layer::Carrier, ..PLAIN };
+
+#[rustfmt::skip]
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper { name: "nohup", ..PLAIN },
+    Wrapper { name: "builtin", ..PLAIN },
+    Wrapper { name: "nice", values: "n", long_values: &["adjustment"], ..PLAIN },
+    Wrapper { name: "setsid", flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..PLAIN },
+    Wrapper { name: "stdbuf", values: "ioe", long_values: &["input", "output", "error"], ..PLAIN },
+    Wrapper { name: "timeout", flags: "fpv", values: "ks", skip: 1,
+        long_flags: &["foreground", "preserve-status", "verbose"], long_values: &["kill-after", "signal"], ..PLAIN },
+    Wrapper { name: "time", flags: "p", ..PLAIN },
+    Wrapper { name: "ionice", flags: "t", values: "cn", long_flags: &["ignore"], long_values: &["class", "classdata"], ..PLAIN },
+    Wrapper { name: "taskset", flags: "c", skip: 1, long_flags: &["cpu-list"], ..PLAIN },
+    Wrapper { name: "command", flags: "p", ..PLAIN },
+    Wrapper { name: "env", flags: "i0v", values: "uC", assigns: true,
+        long_flags: &["ignore-environment", "null", "debug", "block-signal", "default-signal", "ignore-signal", "list-signal-handling"],
+        long_values: &["unset", "chdir"], ..CARRIER },
+    Wrapper { name: "exec", flags: "cl", values: "a", ..CARRIER },
+    Wrapper { name: "coproc", ..CARRIER },
+    Wrapper { name: "chrt", flags: "abdfiormRv", values: "TPD", skip: 1, ..CARRIER },
+    Wrapper { name: "sudo", flags: "ABbEeHiKklNnPSsVv", values: "CcDghpRrTtUu", assigns: true,
+        long_flags: &["askpass", "background", "bell", "edit", "login", "no-update", "non-interactive", "preserve-env", "preserve-groups", "reset-timestamp", "set-home", "shell", "stdin"],
+        long_values: &["close-from", "chdir", "group", "host", "prompt", "chroot", "role", "type", "command-timeout", "other-user", "user"], ..CARRIER },
+    Wrapper { name: "doas", flags: "Lns", values: "aCu", ..CARRIER },
+    Wrapper { name: "chroot", skip: 1, long_flags: &["skip-chdir", "userspec", "groups"], ..CARRIER },
+    Wrapper { name: "busybox", ..CARRIER },
+    Wrapper { name: "toybox", ..CARRIER },
+    Wrapper { name: "xargs", flags: "0oprtxeil", values: "adEILnPs", open: true,
+        long_flags: &["null", "interactive", "no-run-if-empty", "verbose", "exit", "open-tty", "show-limits", "replace", "eof", "max-lines"],
+        long_values: &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"], ..CARRIER },
+    Wrapper { name: "unshare", flags: "cfimnprTuUC", values: "GRSw",
+        long_flags: &["cgroup", "fork", "ipc", "map-auto", "map-current-user", "map-root-user", "mount", "mount-proc", "net", "pid", "keep-caps", "kill-child", "time", "user", "uts", "propagation"],
+        long_values: &["map-user", "map-group", "root", "setuid", "setgid", "wd"], ..CARRIER },
+    Wrapper { name: "nsenter", flags: "aCeFikmnprTuUw", values: "GStW",
+        long_flags: &["all", "cgroup", "env", "follow-context", "ipc", "mount", "net", "no-fork", "pid", "preserve-credentials", "root", "time", "user", "uts", "wd"],
+        long_values: &["setgid", "setuid", "target"], ..CARRIER },
+    Wrapper { name: "strace", flags: "AcCdDfFhikKnqrTtvVwxyYzZ", values: "abeEIoOpPsSuUX", ..CARRIER },
+    Wrapper { name: "ltrace", flags: "bcCfhiLnrStTVw", values: "aADeFlnopsux", ..CARRIER },
+];
+
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
+
+/// Builtins after which a name may run something else, or that run text nobody sees.
+const CHANGES_NAMES: &[&str] = &["alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "fc", "unalias", "unset", "set"];
+
+/// Builtins that evaluate a subscript or arithmetic inside their arguments, even quoted ones.
+const EVALUATES: &[&str] = &[
+    "test", "[", "read", "declare", "typeset", "local", "export", "readonly", "let", "mapfile", "readarray", "getopts", "wait",
+];
+
+/// The last part of a path: `/bin/rm` is `rm`.
+pub(crate) fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Whether setting this variable can make a program run or load something.
+pub(super) fn steers_programs(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "PATH", "BASH_ENV", "ENV", "IFS", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS", "CDPATH", "SHELL",
+        "EDITOR", "VISUAL", "BROWSER", "LESS", "LESSOPEN", "LESSCLOSE", "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB",
+        "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "MAKEFLAGS", "GNUMAKEFLAGS", "RIPGREP_CONFIG_PATH",
+        "GCONV_PATH", "LOCPATH", "NLSPATH", "TAR_OPTIONS", "GREP_OPTIONS", "SSH_ASKPASS", "SUDO_ASKPASS", "RUSTC", "RUSTFLAGS", "CC",
+        "CXX", "LD", "AR", "HOME", "ZDOTDIR", "TERMINFO", "MANOPT", "TMPDIR", "OPENSSL_CONF", "GOFLAGS", "KUBECONFIG", "DOCKER_HOST",
+    ];
+    const PREFIXES: &[&str] =
+        &["LD_", "DYLD_", "GIT_", "BASH_FUNC", "PERL5", "PYTHON", "CARGO_", "RUSTC_", "npm_config_", "NPM_CONFIG_", "XDG_"];
+    NAMES.contains(&name) || name.ends_with("PAGER") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// What a command runs in turn. `open` says that more arguments come at run time.
+pub(super) fn peel(words: &[Word], open: bool) -> Peeled {
+    let mut peeled = Peeled::default();
+    let Some(program) = words.first().and_then(Word::known) else { return peeled };
+    let name = base_name(program);
+    let rest = &words[1..];
+    match name {
+        "cd" | "pushd" => peeled.moves.extend(rest.iter().filter_map(Word::known).map(str::to_owned)),
+        "eval" => script(&mut peeled, rest, open, "eval"),
+        "trap" => {
+            peeled.doubts.push((false, "it sets a trap, which runs later".into()));
+            script(&mut peeled, rest.get(..1).unwrap_or_default(), open, "trap");
+        }
+        "find" | "gfind" => found(&mut peeled, rest),
+        "watch" => watched(&mut peeled, rest, open),
+        "script" => option_c(&mut peeled, rest),
+        "flock" => locked(&mut peeled, rest, open),
+        "parallel" => paralleled(&mut peeled, rest),
+        "printf" if rest.iter().filter_map(Word::known).any(|word| word.starts_with("-v")) => {
+            evaluated(&mut peeled, rest, name);
+        }
+        _ if SHELLS.contains(&name) => shell(&mut peeled, rest, open),
+        _ if EVALUATES.contains(&name) => evaluated(&mut peeled, rest, name),
+        _ if CHANGES_NAMES.contains(&name) => {
+            let why = format!("it uses `{name}`, which can change what a name runs");
+            peeled.doubts.push((name != "set" && name != "unset", why));
+        }
+        _ => {
+            if let Some(wrapper) = WRAPPERS.iter().find(|it| it.name == name) {
+                wrapped(&mut peeled, wrapper, rest, open);
+            }
+        }
+    }
+    peeled
+}
+
+/// Text that a shell reads once more, made of these words.
+fn script(peeled: &mut Peeled, words: &[Word], open: bool, who: &str) {
+    peeled.layer = Layer::Carrier;
+    let known: Option<Vec<_>> = words.iter().map(Word::known).collect();
+    match known {
+        Some(words) if !open => peeled.scripts.push(words.join(" ")),
+        _ => peeled.doubts.push((true, format!("what `{who}` runs is known only when it runs"))),
+    }
+}
+
+fn evaluated(peeled: &mut Peeled, rest: &[Word], name: &str) {
+    let runs = |word: &str| word.contains("$(") || word.contains('`') || word.contains("<(");
+    let hides = rest.iter().filter_map(Word::known).any(runs);
+    let steers = rest.iter().any(|word| {
+        let (Word::Literal(text) | Word::Opaque(text)) = word;
+        steers_programs(text.split(['=', '+']).next().unwrap_or_default())
+    });
+    peeled.doubts.push((hides || steers, format!("it uses `{name}`, which evaluates its arguments")));
+}
+
+/// `sh -c text`, also in clusters (`bash -xec`).
+fn shell(peeled: &mut Peeled, rest: &[Word], open: bool) {
+    peeled.layer = Layer::Carrier;
+    let (mut at, mut command) = (0, false);
+    while let Some(word) = rest.get(at) {
+        let Some(text) = word.known() else { break };
+        match text {
+            "--" | "-" => {
+                at += 1;
+                break;
+            }
+            "--rcfile" | "--init-file" => at += 1,
+            "--command" => command = true,
+            _ if text.starts_with("--") => {}
+            _ if text.starts_with('-') || text.starts_with('+') => {
+                command |= text.starts_with('-') && text.contains('c');
+                at += usize::from(text.ends_with(['o', 'O']));
+            }
+            _ => break,
+        }
+        at += 1;
+    }
+    match rest.get(at) {
+        Some(Word::Literal(text)) if command => peeled.scripts.push(text.clone()),
+        Some(Word::Literal(_)) if !command => peeled.layer = Layer::Program,
+        None if !command && !open => peeled.doubts.push((true, "a shell reads commands that cannot be seen".into())),
+        _ => peeled.doubts.push((true, "what a shell runs is known only when it runs".into())),
+    }
+}
+
+/// `find … -exec command {} \;`
+fn found(peeled: &mut Peeled, rest: &[Word]) {
+    let starts = |word: &Word| matches!(word.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+    let mut at = 0;
+    while let Some(start) = rest[at..].iter().position(starts).map(|it| at + it + 1) {
+        let ends = |word: &Word| matches!(word.known(), Some(";" | "+"));
+        let end = rest[start..].iter().position(ends).map_or(rest.len(), |it| start + it);
+        peeled.layer = Layer::Carrier;
+        peeled.inner.push((rest[start..end].to_vec(), true));
+        at = end;
+    }
+}
+
+/// `watch command …`, which gives all words to a shell, or with `-x` to none.
+fn watched(peeled: &mut Peeled, rest: &[Word], open: bool) {
+    let options = Wrapper {
+        name: "watch",
+        flags: "bcCdeghprtwx",
+        values: "nqs",
+        long_flags: &["beep", "color", "no-color", "differences", "errexit", "chgexit", "precise", "no-rerun", "no-title", "no-wrap", "exec"],
+        long_values: &["interval", "equexit"],
+        ..CARRIER
+    };
+    let at = past_options(peeled, &options, rest);
+    let direct = rest[..at].iter().filter_map(Word::known).any(|it| it == "-x" || it == "--exec");
+    if direct {
+        peeled.inner.push((rest[at..].to_vec(), open));
+        peeled.layer = Layer::Carrier;
+    } else {
+        script(peeled, &rest[at..], open, "watch");
+    }
+}
+
+/// `script -c text file`.
+fn option_c(peeled: &mut Peeled, rest: &[Word]) {
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        let Some(text) = word.known() else { break };
+        let cluster = text.starts_with('-') && !text.starts_with("--");
+        if let Some(value) = text.strip_prefix("--command=") {
+            return script(peeled, &[Word::Literal(value.to_owned())], false, "script");
+        }
+        if text == "--command" || (cluster && text.ends_with('c')) {
+            return script(peeled, words.next().map(std::slice::from_ref).unwrap_or_default(), false, "script");
+        }
+        if let (true, Some((_, value))) = (cluster, text.split_once('c')) {
+            return script(peeled, &[Word::Literal(value.to_owned())], false, "script");
+        }
+    }
+    peeled.layer = Layer::Carrier;
+    peeled.doubts.push((true, "a shell reads commands that cannot be seen".into()));
+}
+
+/// `flock file command …` and `flock file -c text`.
+fn locked(peeled: &mut Peeled, rest: &[Word], open: bool) {
+    let options = Wrapper {
+        name: "flock",
+        flags: "sxenuoFv",
+        values: "wE",
+        long_flags: &["shared", "exclusive", "nonblock", "unlock", "close", "no-fork", "verbose"],
+        long_values: &["timeout", "wait", "conflict-exit-code"],
+        ..CARRIER
+    };
+    let at = past_options(peeled, &options, rest) + 1;
+    peeled.layer = Layer::Carrier;
+    match rest.get(at).and_then(Word::known) {
+        Some("-c" | "--command") => script(peeled, rest.get(at + 1..at + 2).unwrap_or_default(), open, "flock"),
+        _ => peeled.inner.extend(rest.get(at..).filter(|it| !it.is_empty()).map(|it| (it.to_vec(), open))),
+    }
+}
+
+/// `parallel command ::: arguments`: its options are too many to know, so it is never clear.
+fn paralleled(peeled: &mut Peeled, rest: &[Word]) {
+    peeled.layer = Layer::Carrier;
+    peeled.doubts.push((true, "what `parallel` runs is known only when it runs".into()));
+    let end = rest.iter().position(|it| it.known().is_some_and(|it| it.starts_with(":::"))).unwrap_or(rest.len());
+    let start = rest.iter().position(|it| it.known().is_none_or(|it| !it.starts_with('-'))).unwrap_or(end);
+    match rest.get(start..end) {
+        Some([Word::Literal(text)]) if text.contains(' ') => peeled.scripts.push(text.clone()),
+        Some(words) if !words.is_empty() => peeled.inner.push((words.to_vec(), true)),
+        _ => {}
+    }
+}
+
+/// A wrapper of the table.
+fn wrapped(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word], open: bool) {
+    let mut rest = rest.to_vec();
+    if wrapper.name == "env" {
+        split_string(peeled, &mut rest);
+    }
+    // `command -v name` looks only.
+    if wrapper.name == "command" && rest.first().and_then(Word::known).is_some_and(|it| it == "-v" || it == "-V") {
+        return;
+    }
+    let at = past_options(peeled, wrapper, &rest) + wrapper.skip;
+    let Some(mut inner) = rest.get(at..) else { return };
+    let given = rest[..at.min(rest.len())].len();
+    while let [Word::Literal(first), others @ ..] = inner
+        && wrapper.assigns
+        && first.contains('=')
+    {
+        let name = first.split('=').next().unwrap_or_default();
+        peeled.doubts.push((steers_programs(name), format!("it sets {name}, which can change what programs do")));
+        inner = others;
+    }
+    // `env command` alone adds nothing; with options it changes where or with what the command runs.
+    peeled.layer = if wrapper.name == "env" && given == 0 { Layer::Wrapper } else { wrapper.layer };
+    match inner.first() {
+        None => match wrapper.name {
+            "sudo" | "unshare" | "nsenter" | "chroot" if !open => {
+                peeled.doubts.push((true, "a shell reads commands that cannot be seen".into()));
+            }
+            _ if open => peeled.doubts.push((true, "the program it runs is known only when it runs".into())),
+            _ => peeled.layer = Layer::Program,
+        },
+        Some(first) => {
+            if first.known().is_none() {
+                peeled.doubts.push((true, "the program it runs is known only when it runs".into()));
+            }
+            peeled.inner.push((inner.to_vec(), open || wrapper.open));
+        }
+    }
+}
+
+/// `env -S 'a b'` is `env a b`.
+fn split_string(peeled: &mut Peeled, rest: &mut Vec<Word>) {
+    for at in 0..rest.len() {
+        let Some(text) = rest[at].known() else { return };
+        let (value, used) = match text.strip_prefix("--split-string=") {
+            Some(value) => (Some(value.to_owned()), 1),
+            None if text == "-S" || text == "--split-string" || cluster_to_s(text) => {
+                (rest.get(at + 1).and_then(Word::known).map(str::to_owned), 2)
+            }
+            None if text.starts_with("-S") => (Some(text[2..].to_owned()), 1),
+            None if text.starts_with('-') => continue,
+            None => return,
+        };
+        match value.as_deref().and_then(lex::commands) {
+            Some(commands) if commands.len() == 1 => {
+                rest.splice(at..(at + used).min(rest.len()), commands.into_iter().flatten().map(Word::Literal));
+            }
+            _ => peeled.doubts.push((true, "what `env -S` runs is not a plain command".into())),
+        }
+        return;
+    }
+}
+
+/// `-iS`, `-vS`: a cluster that ends in the option.
+fn cluster_to_s(text: &str) -> bool {
+    text.len() > 2 && text.starts_with('-') && !text.starts_with("--") && text.ends_with('S')
+}
+
+/// Where the options of a wrapper end. An option that is not known makes the rest uncertain.
+fn past_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word]) -> usize {
+    let mut at = 0;
+    while let Some(text) = rest.get(at).and_then(Word::known) {
+        if text == "--" {
+            return at + 1;
+        }
+        let number = matches!(wrapper.name, "nice") && text.len() > 1 && text[1..].bytes().all(|it| it.is_ascii_digit());
+        let used = match text.strip_prefix("--") {
+            _ if !text.starts_with('-') => return at,
+            _ if number || (wrapper.name == "env" && text == "-") => Some(1),
+            Some(long) => long_option(wrapper, long),
+            None => short_options(wrapper, &text[1..]),
+        };
+        if used.is_none() {
+            peeled.doubts.push((true, format!("the option {text} of `{}` is not known", wrapper.name)));
+        }
+        at += used.unwrap_or(1);
+    }
+    at.min(rest.len())
+}
+
+/// How many words a long option takes; `None` when it is not known.
+fn long_option(wrapper: &Wrapper, long: &str) -> Option<usize> {
+    let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+    match (wrapper.long_values.contains(&name), wrapper.long_flags.contains(&name)) {
+        (true, _) => Some(if value.is_some() { 1 } else { 2 }),
+        (_, true) => Some(1),
+        _ => None,
+    }
+}
+
+/// How many words a cluster of short options takes; `None` when one is not known.
+fn short_options(wrapper: &Wrapper, cluster: &str) -> Option<usize> {
+    for (at, option) in cluster.char_indices() {
+        if wrapper.values.contains(option) {
+            return Some(if at + option.len_utf8() < cluster.len() { 1 } else { 2 });
+        }
+        // What follows these inside the cluster is their value.
+        if wrapper.name == "xargs" && "eil".contains(option) {
+            return Some(1);
+        }
+        if !wrapper.flags.contains(option) {
+            return None;
+        }
+    }
+    if cluster.is_empty() { None } else { Some(1) }
+}

@@ -1,0 +1,104 @@
+//! What stands around the JSON: code fences, prose, a function call, one level of escaping too many.
+
+use serde_json::Value;
+
+use super::{Mends, is_blank, reader::Reader};
+
+/// Reads the one value in a text that is not valid JSON.
+pub(super) fn read(text: &str, mends: &mut Mends) -> Result<Value, String> {
+    if let Some(plain) = unescaped(text) {
+        mends.harmless("every quote was escaped");
+        let mut reader = Reader::new(&plain, mends);
+        let value = reader.value()?;
+        return after(reader, value);
+    }
+    let mut reader = Reader::new(text, mends);
+    reader.skip_blanks();
+    if reader.skip_fence() {
+        reader.mends.harmless("a code fence around the JSON");
+    }
+    reader.skip_blanks();
+    let value = match reader.peek() {
+        Some('{' | '[') => reader.value()?,
+        Some(quote) if super::quoted::closers(quote).is_some() => reader.value()?,
+        _ => {
+            let start = start_within_prose(reader.rest()).ok_or("there is no JSON object in it")?;
+            if !is_function_name(&reader.rest()[..start]) {
+                reader.mends.harmless("words around the JSON");
+            } else {
+                reader.mends.harmless("a function call around the JSON");
+            }
+            reader.advance(start);
+            reader.skip_fence();
+            reader.skip_blanks();
+            reader.value()?
+        }
+    };
+    after(reader, value)
+}
+
+/// Looks at what stands behind the value. Another value there means that nobody can know which one was meant.
+fn after(mut reader: Reader<'_, '_>, value: Value) -> Result<Value, String> {
+    loop {
+        reader.skip_blanks();
+        if reader.skip_fence() {
+            reader.mends.harmless("a code fence around the JSON");
+        } else if matches!(reader.peek(), Some('}' | ']')) {
+            reader.mends.harmless("a closing bracket too many");
+            reader.advance(1);
+        } else if matches!(reader.peek(), Some(';' | ')' | '`')) {
+            reader.advance(1);
+        } else {
+            break;
+        }
+    }
+    let rest = reader.rest();
+    if rest.starts_with([',', ':', '{', '[', '"', '\'']) && rest.len() > 1 {
+        return Err("there is more than one JSON value in it".into());
+    }
+    if rest.contains('{') {
+        reader.mends.guess("words with braces after the JSON");
+    } else if !rest.is_empty() {
+        reader.mends.harmless("words around the JSON");
+    }
+    Ok(value)
+}
+
+/// Where the JSON begins in a text that begins with something else: after a fence, or at the first brace.
+fn start_within_prose(text: &str) -> Option<usize> {
+    let brace = text.find('{').or_else(|| text.find('['))?;
+    match text.find("```") {
+        Some(fence) if text[fence..].contains(['{', '[']) => Some(fence),
+        _ => Some(brace),
+    }
+}
+
+/// `callback_123(` and the like.
+fn is_function_name(before: &str) -> bool {
+    let name = before.trim_end_matches(is_blank).strip_suffix('(').map(|it| it.trim_end_matches(is_blank));
+    name.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_alphanumeric() || b"_.$".contains(&it)))
+}
+
+/// The text with one level of escaping taken off, if its very first quote is escaped.
+fn unescaped(text: &str) -> Option<String> {
+    let inside = text.trim_start_matches(is_blank).strip_prefix(['{', '['])?;
+    if !inside.trim_start_matches(is_blank).trim_start_matches("\\n").trim_start_matches(is_blank).starts_with("\\\"") {
+        return None;
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(it) = chars.next() {
+        match it {
+            '\\' => match chars.next() {
+                Some('n') => plain.push('\n'),
+                Some('t') => plain.push('\t'),
+                Some('r') => plain.push('\r'),
+                Some(it @ ('"' | '\\' | '/')) => plain.push(it),
+                Some(it) => plain.extend(['\\', it]),
+                None => plain.push('\\'),
+            },
+            it => plain.push(it),
+        }
+    }
+    Some(plain)
+}

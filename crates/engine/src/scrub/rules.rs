@@ -1,0 +1,143 @@
+//! Where in a text a secret stands: behind which words, in which shapes.
+
+use std::{ops::Range, sync::LazyLock};
+
+use regex::Regex;
+
+use super::{REDACTED, value};
+
+/// How far behind a word its value is looked for.
+const NEAR: usize = 700;
+
+/// Everything that a secret can begin with or stand behind.
+static ANCHOR: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?i-u:bearer\s|basic\s|passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|(?:private|access|account|auth)[_-]?key)",
+        r"|sk-|[sr]k_(?:live|test)_|gh[pousr]_|github_pat_|AKIA|ASIA|xox[abeoprs]-|xapp-|AIza|ya29\.|glpat-|npm_|hf_|pypi-|dop_v1_",
+        r"|SG\.|eyJ|://|-----BEGIN |AGE-SECRET-KEY-1|sbp_|shpat_|dckr_pat_|tvly-|lin_api_|gsk_",
+    ))
+    .ok()
+});
+
+/// Keys whose shape alone gives them away.
+static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"^(?-u:sk-[A-Za-z0-9_-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
+        r"|A(?:KIA|SIA)[0-9A-Z]{16}|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{20,}|AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,}",
+        r"|glpat-[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,}|dop_v1_[a-f0-9]{64}",
+        r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+        r"|AGE-SECRET-KEY-1[0-9A-Z]{50,}|sbp_[a-f0-9]{40}|shpat_[a-fA-F0-9]{32}|dckr_pat_[A-Za-z0-9_-]{20,}",
+        r"|tvly-[A-Za-z0-9_-]{20,}|lin_api_[A-Za-z0-9]{32,}|gsk_[A-Za-z0-9]{40,})",
+    ))
+    .ok()
+});
+
+/// What stands between a word such as `password` and its value, and the value: in quotes (2), or bare (3).
+static GIVEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r#"^(?:\\?["'])?\]?([ \t]*(?:=>|:=|=|:)[ \t]*|[ \t]+is[ \t]+|[ \t]+)(?:\\?["'`]([^"'`\\\r\n]{1,512})\\?["'`]|([^\s"'`,;&<>(){}\[\]\\|]{1,512}))"#,
+    )
+    .ok()
+});
+
+static CREDENTIALS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"^(?i:bearer|basic)[ \t]+([A-Za-z0-9._~+/=-]{16,})"#).ok());
+
+/// User and password, or a token alone, before the host of an address.
+static USERINFO: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"^://(?:[^\s/@:"'<>]*:([^\s/@"'<>]{1,512})|([A-Za-z0-9_-]{20,512}))@"#).ok());
+
+static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----((?:\s|\\[nr])*(?:[A-Za-z-]+: [^\n\\]*(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{16,}(?:[A-Za-z0-9+/=\s,]|\\[nr])*)")
+        .ok()
+});
+
+/// The text with every secret replaced; nothing if there is none.
+pub(super) fn scrubbed(text: &str) -> Option<String> {
+    let anchor = ANCHOR.as_ref()?;
+    let (mut clean, mut copied, mut from) = (String::new(), 0, 0);
+    while let Some(found) = anchor.find_at(text, from) {
+        match secret_at(text, found.range()) {
+            Some(secret) => {
+                clean.push_str(&text[copied..secret.start]);
+                clean.push_str(REDACTED);
+                (copied, from) = (secret.end, secret.end);
+            }
+            None => from = found.end(),
+        }
+    }
+    (copied > 0).then(|| {
+        clean.push_str(&text[copied..]);
+        clean
+    })
+}
+
+/// The secret that an anchor leads to, if it is one.
+fn secret_at(text: &str, anchor: Range<usize>) -> Option<Range<usize>> {
+    let near = &text[anchor.start..text.floor_char_boundary(anchor.end + NEAR)];
+    match &near.as_bytes()[..3] {
+        b"://" => {
+            let found = USERINFO.as_ref()?.captures(near)?;
+            let secret = found.get(1).or(found.get(2).filter(|it| value::is_mixed(it.as_str())))?;
+            (!value::is_stand_in(secret.as_str())).then(|| shifted(secret.range(), anchor.start))
+        }
+        b"---" => {
+            let rest = &text[anchor.start..];
+            let body = PEM.as_ref()?.captures(rest)?.get(1)?;
+            Some(shifted(body.range(), anchor.start))
+        }
+        _ => key_at(text, &anchor).or_else(|| credentials_at(near, anchor.start)).or_else(|| given_at(text, &anchor)),
+    }
+}
+
+fn shifted(range: Range<usize>, by: usize) -> Range<usize> {
+    range.start + by..range.end + by
+}
+
+fn key_at(text: &str, anchor: &Range<usize>) -> Option<Range<usize>> {
+    let before = text[..anchor.start].bytes().next_back();
+    if before.is_some_and(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-') {
+        return None;
+    }
+    let key = KEY.as_ref()?.find(&text[anchor.start..])?;
+    // Names in style sheets and the like begin with `sk-` too, and have no digits.
+    key.as_str().bytes().any(|it| it.is_ascii_digit()).then(|| shifted(key.range(), anchor.start))
+}
+
+fn credentials_at(near: &str, start: usize) -> Option<Range<usize>> {
+    let token = CREDENTIALS.as_ref()?.captures(near)?.get(1)?;
+    let mixed = value::is_mixed(token.as_str()) || token.as_str().ends_with('=');
+    (mixed && !value::is_stand_in(token.as_str())).then(|| shifted(token.range(), start))
+}
+
+/// A value behind a word such as `password`.
+fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
+    let behind = &text[word.end..text.floor_char_boundary(word.end + NEAR)];
+    let found = GIVEN.as_ref()?.captures(behind)?;
+    let sign = found.get(1)?.as_str();
+    let name = name_before(text, word);
+    let bare_sign = sign.trim().is_empty();
+    if bare_sign && !text[..word.end].trim_end_matches(|it: char| it.is_ascii_alphanumeric() || it == '-').ends_with(' ')
+        || bare_sign && !name.starts_with("--")
+    {
+        return None;
+    }
+    let secret = found.get(2).or(found.get(3))?;
+    let given = value::Given {
+        name,
+        value: secret.as_str(),
+        quoted: found.get(2).is_some(),
+        tight: sign == "=" || bare_sign,
+        starts_line: text[..word.end - name.len()].trim_end_matches([' ', '\t']).bytes().next_back().is_none_or(|it| it == b'\n')
+            || text[..word.end - name.len()].ends_with("export "),
+        next: behind[secret.end()..].chars().next(),
+    };
+    given.is_secret().then(|| shifted(secret.range(), word.end))
+}
+
+/// The whole name that a word such as `token` ends: `DB_ACCESS_TOKEN`.
+fn name_before<'a>(text: &'a str, word: &Range<usize>) -> &'a str {
+    let before = &text[text.ceil_char_boundary(word.start.saturating_sub(64))..word.start];
+    let start = before.trim_end_matches(|it: char| it.is_ascii_alphanumeric() || "_-".contains(it)).len();
+    &text[word.start - (before.len() - start)..word.end]
+}

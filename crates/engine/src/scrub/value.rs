@@ -1,0 +1,128 @@
+//! Whether a value behind a telling name is a secret, or code, a placeholder, a number.
+
+/// A value behind a name such as `password`.
+pub(super) struct Given<'a> {
+    /// The whole name.
+    pub(super) name: &'a str,
+    pub(super) value: &'a str,
+    pub(super) quoted: bool,
+    /// `name=value`, as in an environment or an address; code mostly has blanks there.
+    pub(super) tight: bool,
+    pub(super) starts_line: bool,
+    /// What stands behind a value without quotes: a bracket means a call.
+    pub(super) next: Option<char>,
+}
+
+impl Given<'_> {
+    pub(super) fn is_secret(&self) -> bool {
+        if is_stand_in(self.value) || is_id(self.value) || is_path(self.value) {
+            return false;
+        }
+        if self.quoted { is_literal(self.name, self.value) } else { self.is_bare_secret() }
+    }
+
+    fn is_bare_secret(&self) -> bool {
+        if matches!(self.next, Some('(' | '[' | '{' | '<')) || self.value.starts_with(['=', ':', '>', '&', '.', '/', '@']) {
+            return false;
+        }
+        let value = self.value.trim_end_matches(['.', ':', '!', '?']);
+        let weak = is_weak(self.name);
+        let digits = value.bytes().filter(u8::is_ascii_digit).count();
+        if value.len() < 6 || (digits == value.len() && (weak || !self.tight)) {
+            return false;
+        }
+        let shouted = self.tight && self.starts_line && !self.name.bytes().any(|it| it.is_ascii_lowercase());
+        if shouted && !weak {
+            return !is_dotted(value);
+        }
+        if is_dotted(value) || (is_identifier(value) && names_itself(value)) {
+            return false;
+        }
+        if self.tight { digits > 0 } else { value.len() >= 8 && is_random(value) }
+    }
+}
+
+/// Whether a text under a key of some data is a secret.
+pub(super) fn is_secret_under(key: &str, text: &str) -> bool {
+    const WORDS: [&str; 13] = [
+        "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "privatekey", "accesskey", "accountkey",
+        "authkey", "secretkey", "clientsecret",
+    ];
+    if key.len() > 64 || text.len() > 512 {
+        return false;
+    }
+    let plain: String = key.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
+    WORDS.iter().any(|word| plain.ends_with(word))
+        && !(is_stand_in(text) || is_id(text) || is_path(text))
+        && is_literal(key, text)
+}
+
+/// A text in quotes that nobody writes but as a secret.
+fn is_literal(name: &str, text: &str) -> bool {
+    let digits = text.bytes().any(|it| it.is_ascii_digit());
+    let signs = text.bytes().any(|it| b"!@#$%^&*+=~|?".contains(&it));
+    let blank = text.chars().any(|it| it.is_whitespace() || it.is_control());
+    let (long, telling) = if is_weak(name) { (12, digits && is_mixed(text)) } else { (6, digits || signs) };
+    text.len() >= long && telling && !blank && !text.contains(['(', ')', '{', '}', '<', '>', '[', ']'])
+}
+
+/// `token` alone is a word of every parser; `access_token` is not.
+fn is_weak(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
+    plain.ends_with("token") && !["access", "auth", "refresh", "api", "bearer", "secret", "bot", "github"].iter().any(|it| plain.contains(it))
+}
+
+/// Letters and digits together.
+pub(super) fn is_mixed(text: &str) -> bool {
+    text.bytes().any(|it| it.is_ascii_digit()) && text.bytes().any(|it| it.is_ascii_alphabetic())
+}
+
+/// Not a word and not a name: upper and lower case with digits, or several signs and digits.
+fn is_random(text: &str) -> bool {
+    let count = |what: fn(&u8) -> bool| text.bytes().filter(what).count();
+    let digits = count(u8::is_ascii_digit);
+    let cases = count(u8::is_ascii_uppercase) > 0 && count(u8::is_ascii_lowercase) > 0;
+    let signs = text.bytes().any(|it| b"!@#$%^&*+=~?/-".contains(&it));
+    digits > 0 && ((cases && digits > 1) || (signs && digits > 1) || digits * 3 >= text.len())
+}
+
+/// A placeholder, a variable, or what was scrubbed before.
+pub(super) fn is_stand_in(text: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "redacted", "example", "your", "xxx", "***", "...", "…", "changeme", "placeholder", "environ", "getenv",
+        "process.env", "dummy", "secrets.",
+    ];
+    let lower = text.to_ascii_lowercase();
+    text.starts_with(['$', '<', '{', '%', '*', '[']) || WORDS.iter().any(|word| lower.contains(word))
+}
+
+/// An id of ours or of others: a UUID, with a word before it perhaps.
+fn is_id(text: &str) -> bool {
+    const OURS: [&str; 8] = ["evt_", "note-", "note_", "task-", "task_", "run-", "run_", "call_"];
+    if OURS.iter().any(|prefix| text.starts_with(prefix)) {
+        return true;
+    }
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &&str| part.bytes().all(|it| it.is_ascii_hexdigit());
+    parts.iter().map(|it| it.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
+}
+
+fn is_path(text: &str) -> bool {
+    text.starts_with("./") || text.starts_with("~/") || (text.starts_with('/') && text.matches('/').count() > 1) || text.contains("://")
+}
+
+/// `self.token1`, `config.password`.
+fn is_dotted(text: &str) -> bool {
+    text.contains('.') && text.split('.').all(is_identifier)
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_')
+        && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
+}
+
+/// `password=password1`: the name of a variable, not a secret.
+fn names_itself(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    ["password", "passwd", "secret", "token", "key", "pwd", "sha", "base64", "utf8"].iter().any(|word| lower.contains(word))
+}

@@ -1,0 +1,160 @@
+//! The hits of all files, of which only the first ones by path are kept while the others are still being found.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+};
+
+use helve_contract::ports::{FileHits, Grep, Hit, HitKind, Matches, Output};
+
+/// Room for hits that an offset will leave out, which is not known before all are found.
+const OFFSET_ROOM: usize = 64 << 20;
+
+/// What has been found so far.
+pub(super) struct Kept {
+    files: BTreeMap<PathBuf, Weighed>,
+    /// The most matches (files, where only those are asked for) that can be in the answer.
+    most: usize,
+    /// The most bytes.
+    room: usize,
+    held: usize,
+    bytes: usize,
+    total: u64,
+    total_files: u64,
+}
+
+/// The hits of a file, and what they weigh.
+struct Weighed {
+    hits: FileHits,
+    bytes: usize,
+    units: usize,
+}
+
+impl Kept {
+    pub(super) fn new(grep: &Grep) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            most: most(grep),
+            room: room(grep),
+            held: 0,
+            bytes: 0,
+            total: 0,
+            total_files: 0,
+        }
+    }
+
+    /// Adds a file with at least one match.
+    pub(super) fn add(&mut self, hits: FileHits, bytes: usize, units: usize, counted: u64) {
+        self.total += counted;
+        self.total_files += 1;
+        self.held += units;
+        self.bytes += bytes;
+        self.files.insert(hits.path.clone(), Weighed { hits, bytes, units });
+        // The last by path goes when those before it fill the answer. Whatever comes later only pushes it further out.
+        while let Some(last) = self.files.last_entry() {
+            let (units, bytes) = (last.get().units, last.get().bytes);
+            if self.files.len() == 1 || (self.held - units < self.most && self.bytes - bytes <= self.room) {
+                break;
+            }
+            self.held -= units;
+            self.bytes -= bytes;
+            self.files.pop_last();
+        }
+    }
+
+    /// The answer: what is left after the offset, up to the limits.
+    pub(super) fn answer(self, grep: &Grep) -> Matches {
+        let mut matches = Matches { total: self.total, total_files: self.total_files, ..Matches::default() };
+        let mut cut = Cut { skip: grep.offset, left: grep.limit.unwrap_or(usize::MAX), bytes: grep.max_bytes };
+        for Weighed { mut hits, .. } in self.files.into_values() {
+            let is_kept = match grep.output {
+                Output::Lines if hits.hits.is_empty() => cut.whole(&hits),
+                Output::Lines => {
+                    hits.hits = cut.lines(hits.hits, grep.context);
+                    !hits.hits.is_empty()
+                }
+                Output::Counts | Output::Files => cut.whole(&hits),
+            };
+            if is_kept {
+                matches.files.push(hits);
+            }
+            if cut.left == 0 || cut.bytes == 0 {
+                break;
+            }
+        }
+        matches
+    }
+}
+
+/// The most matches that can matter.
+pub(super) fn most(grep: &Grep) -> usize {
+    grep.limit.map_or(usize::MAX, |limit| limit.saturating_add(grep.offset))
+}
+
+/// The most bytes that can matter.
+pub(super) fn room(grep: &Grep) -> usize {
+    if grep.offset == 0 { grep.max_bytes } else { grep.max_bytes.saturating_add(OFFSET_ROOM) }
+}
+
+/// What may still be kept.
+struct Cut {
+    skip: usize,
+    left: usize,
+    bytes: usize,
+}
+
+impl Cut {
+    /// A file counts as one.
+    fn whole(&mut self, hits: &FileHits) -> bool {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        let bytes = hits.path.as_os_str().len();
+        if self.left == 0 || bytes > self.bytes {
+            self.left = 0;
+            return false;
+        }
+        self.left -= 1;
+        self.bytes -= bytes;
+        true
+    }
+
+    /// Each match counts, with the lines around it.
+    fn lines(&mut self, hits: Vec<Hit>, (before, after): (usize, usize)) -> Vec<Hit> {
+        let matches: Vec<usize> = (0..hits.len()).filter(|at| hits[*at].kind == HitKind::Match).collect();
+        if self.skip >= matches.len() {
+            self.skip -= matches.len();
+            return Vec::new();
+        }
+        let first = std::mem::take(&mut self.skip);
+        let last = (first.saturating_add(self.left)).min(matches.len()) - 1;
+        self.left -= last + 1 - first;
+
+        let near = |at: usize, to: usize, most: usize| {
+            hits[at].kind == HitKind::Context && hits[at].line.abs_diff(hits[to].line) <= most as u64
+        };
+        let mut from = matches[first];
+        while first > 0 && from > 0 && near(from - 1, matches[first], before) {
+            from -= 1;
+        }
+        let from = if first == 0 { 0 } else { from };
+        let mut to = matches[last];
+        while to + 1 < hits.len() && near(to + 1, matches[last], after) {
+            to += 1;
+        }
+        let mut kept = Vec::with_capacity(to + 1 - from);
+        for hit in hits.into_iter().take(to + 1).skip(from) {
+            if hit.text.len() > self.bytes {
+                self.bytes = 0;
+                break;
+            }
+            self.bytes -= hit.text.len();
+            kept.push(hit);
+        }
+        while kept.last().is_some_and(|hit| hit.kind == HitKind::Gap) {
+            kept.pop();
+        }
+        kept
+    }
+}

@@ -1,0 +1,72 @@
+//! What to look for and in which files: patterns, globs and types, with ripgrep's meaning.
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use helve_contract::{Error, Result, nearest, ports::Grep};
+use ignore::{
+    overrides::{Override, OverrideBuilder},
+    types::{Types, TypesBuilder},
+};
+
+use crate::local::walk::Start;
+
+/// The most memory that a compiled pattern may take, and its cache.
+const PATTERN: usize = 32 << 20;
+
+/// The matcher of a search.
+pub(super) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .multi_line(true)
+        .unicode(true)
+        .octal(false)
+        .fixed_strings(grep.literal)
+        .case_insensitive(grep.ignore_case)
+        .size_limit(PATTERN)
+        .dfa_size_limit(PATTERN)
+        .ban_byte(Some(0));
+    if grep.multiline {
+        builder.dot_matches_new_line(true);
+    } else {
+        builder.line_terminator(Some(b'\n')).dot_matches_new_line(false);
+    }
+    builder.build_many(&[&grep.pattern]).map_err(|error| {
+        let text = error.to_string();
+        let advice = if text.contains("size limit") {
+            "it is too large when expanded; use smaller repetitions"
+        } else if text.contains("\\n") && !grep.multiline {
+            "a line break can only be matched when the search spans lines; turn that on, or leave it out"
+        } else {
+            "escape `( ) [ ] { } . * + ? | ^ $ \\` with `\\` to match them literally"
+        };
+        Error::failed(format!("the pattern is not a regular expression that can be used: {text}. Hint: {advice}"))
+    })
+}
+
+/// Which files a search looks into.
+pub(super) struct Filters {
+    pub(super) globs: Override,
+    pub(super) types: Types,
+}
+
+/// Reads the globs and the type of a search. Globs count from the root, as ripgrep's count from where it runs.
+pub(super) fn filters(start: &Start<'_>, grep: &Grep) -> Result<Filters> {
+    let mut globs = OverrideBuilder::new(&start.path.root().dir);
+    for glob in &grep.globs {
+        globs.add(glob).map_err(|error| Error::failed(format!("`{glob}` is not a glob: {error}")))?;
+    }
+    let globs = globs.build().map_err(|error| Error::failed(format!("the globs do not fit together: {error}")))?;
+
+    let mut types = TypesBuilder::new();
+    types.add_defaults();
+    if let Some(wanted) = &grep.file_type {
+        let known = types.definitions();
+        if wanted != "all" && !known.iter().any(|known| known.name() == wanted) {
+            let near = nearest(wanted, known.iter().map(ignore::types::FileTypeDef::name));
+            let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+            return Err(Error::failed(format!("unrecognized file type: {wanted}{near}")));
+        }
+        types.select(wanted);
+    }
+    let types = types.build().map_err(|error| Error::failed(error.to_string()))?;
+    Ok(Filters { globs, types })
+}

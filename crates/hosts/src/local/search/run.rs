@@ -1,0 +1,223 @@
+//! One search over a file or a tree, on all cores.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grep_regex::RegexMatcher;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use helve_contract::{
+    Result,
+    ports::{FileHits, Grep, Kind, Matches, Noise, Output},
+};
+use ignore::{DirEntry, WalkState};
+
+use super::{
+    kept::{Kept, most, room},
+    pattern::Filters,
+    sink::{Ask, Collect},
+};
+use crate::local::{
+    beneath::Beneath,
+    fault::Trouble,
+    files::LOOK,
+    walk::{Clock, Start, builder},
+};
+
+/// The most memory for one line, or for one file where matches may span lines.
+const LINE: usize = 64 << 20;
+
+/// Everything that a search needs to know.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a> {
+    pub(super) beneath: &'a Beneath,
+    pub(super) start: &'a Start<'a>,
+    pub(super) grep: &'a Grep,
+    pub(super) matcher: &'a RegexMatcher,
+    pub(super) filters: &'a Filters,
+    pub(super) clock: &'a Clock,
+}
+
+/// What is done with a file in which bytes are zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Binary {
+    /// It is left at the first of them.
+    Leave,
+    /// It is searched whole; that it matches is all that is said of it.
+    Search,
+}
+
+impl Search<'_> {
+    /// Searches, and says how many files were too large.
+    pub(super) fn run(&self, noise: Noise) -> Result<(Matches, u64)> {
+        let kept = Mutex::new(Kept::new(self.grep));
+        let (searched, large) = (AtomicU64::new(0), AtomicU64::new(0));
+        let add = |path: &Path, found: Collect<'_>| {
+            let units = if self.grep.output == Output::Lines { found.kept.max(1) } else { 1 };
+            let counted = if self.grep.output == Output::Files { 1 } else { found.count };
+            let bytes = found.bytes + path.as_os_str().len();
+            let hits = FileHits { path: path.to_owned(), count: found.count, hits: found.hits, binary: found.binary };
+            kept.lock().unwrap_or_else(PoisonError::into_inner).add(hits, bytes, units, counted);
+        };
+        if self.start.kind == Kind::Folder {
+            self.each(noise, || {
+                let mut eye = Eye::new(self, Binary::Leave);
+                let (add, searched, large) = (&add, &searched, &large);
+                move |path: &Path| match eye.look(path) {
+                    Ok(found) => {
+                        searched.fetch_add(1, Ordering::Relaxed);
+                        if found.count > 0 {
+                            add(path, found);
+                        }
+                    }
+                    Err(Blind::TooLarge) => _ = large.fetch_add(1, Ordering::Relaxed),
+                    Err(Blind::Unreadable(_)) => {}
+                }
+            });
+        } else {
+            self.one(&add, &large)?;
+            searched.store(1, Ordering::Relaxed);
+        }
+        let mut matches = kept.into_inner().unwrap_or_else(PoisonError::into_inner).answer(self.grep);
+        matches.absence.searched = searched.into_inner();
+        Ok((matches, large.into_inner()))
+    }
+
+    /// A file that was named is searched even if it is binary.
+    fn one<'m>(&'m self, add: &dyn Fn(&Path, Collect<'m>), large: &AtomicU64) -> Result<()> {
+        let mut eye = Eye::new(self, Binary::Search);
+        match eye.look(&self.start.real) {
+            Ok(found) if found.count > 0 => add(&self.start.real, found),
+            Ok(_) => {}
+            Err(Blind::TooLarge) => large.store(1, Ordering::Relaxed),
+            Err(Blind::Unreadable(error)) => {
+                let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+                return Err(Trouble::from(errno).about(self.start.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every file of the tree that is to be searched, on all cores.
+    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) {
+        let mut builder = builder(self.start, noise);
+        builder.overrides(self.filters.globs.clone()).types(self.filters.types.clone());
+        builder.build_parallel().run(|| {
+            let mut visit = visitor();
+            Box::new(move |entry: Result<DirEntry, ignore::Error>| {
+                if self.clock.is_over() {
+                    return WalkState::Quit;
+                }
+                let Ok(entry) = entry else { return WalkState::Continue };
+                let Some(kind) = entry.file_type() else { return WalkState::Continue };
+                if !kind.is_file() && !kind.is_dir() {
+                    return WalkState::Continue;
+                }
+                let Some(path) = self.start.relative(entry.path()) else { return WalkState::Skip };
+                if kind.is_file() {
+                    visit(path);
+                }
+                WalkState::Continue
+            })
+        });
+    }
+}
+
+/// Why a file could not be searched.
+pub(super) enum Blind {
+    /// A line, or the file where matches may span lines, takes too much memory.
+    TooLarge,
+    /// It is gone, or not ours to read, or became something else.
+    Unreadable(io::Error),
+}
+
+/// One thread's searcher, with its buffers.
+pub(super) struct Eye<'a> {
+    search: &'a Search<'a>,
+    searcher: Searcher,
+    ask: Ask,
+    whole: Whole,
+}
+
+/// Whether a file is read whole before it is searched.
+#[derive(Clone, Copy)]
+enum Whole {
+    Never,
+    /// When it is smaller than this. ripgrep maps a file that is named into memory, and so sees zero bytes as they are.
+    UpTo(u64),
+}
+
+impl<'a> Eye<'a> {
+    pub(super) fn new(search: &'a Search<'a>, binary: Binary) -> Self {
+        let grep = search.grep;
+        let is_lines = grep.output == Output::Lines;
+        let searcher = SearcherBuilder::new()
+            .line_number(is_lines)
+            .multi_line(grep.multiline)
+            .before_context(if is_lines { grep.context.0 } else { 0 })
+            .after_context(if is_lines { grep.context.1 } else { 0 })
+            .binary_detection(match binary {
+                Binary::Leave => BinaryDetection::quit(0),
+                Binary::Search => BinaryDetection::convert(0),
+            })
+            .heap_limit(Some(LINE))
+            .build();
+        let ask = Ask {
+            output: grep.output,
+            each: grep.only_matching,
+            multiline: grep.multiline,
+            most: most(grep),
+            bytes: room(grep),
+        };
+        let whole = match binary {
+            Binary::Search if search.start.kind == Kind::File => Whole::UpTo(LINE as u64),
+            _ => Whole::Never,
+        };
+        Self { search, searcher, ask, whole }
+    }
+
+    /// Searches a file, which must be where its path says, without any link.
+    pub(super) fn look(&mut self, path: &Path) -> Result<Collect<'a>, Blind> {
+        let Search { beneath, start, matcher, clock, .. } = *self.search;
+        let fd = beneath.straight(&start.top, path, LOOK).map_err(|errno| Blind::Unreadable(errno.into()))?;
+        let mut found = Collect::new(self.ask, matcher);
+        let mut file = Timed { file: File::from(fd), clock };
+        let result = match self.whole {
+            Whole::Never => self.searcher.search_reader(matcher, file, &mut found),
+            Whole::UpTo(limit) => {
+                let mut bytes = Vec::new();
+                match (&mut file).take(limit).read_to_end(&mut bytes) {
+                    Ok(len) if (len as u64) < limit => self.searcher.search_slice(matcher, &bytes, &mut found),
+                    Ok(_) => self.searcher.search_reader(matcher, bytes.as_slice().chain(file), &mut found),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match result {
+            Ok(()) => Ok(found),
+            Err(error) if error.to_string().contains("allocation limit") => Err(Blind::TooLarge),
+            Err(error) => Err(Blind::Unreadable(error)),
+        }
+    }
+}
+
+/// A file that ends when the time is up.
+struct Timed<'a> {
+    file: File,
+    clock: &'a Clock,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.clock.is_over() {
+            return Ok(0);
+        }
+        self.file.read(buffer)
+    }
+}

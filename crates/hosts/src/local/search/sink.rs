@@ -1,0 +1,205 @@
+//! What the searcher finds in one file, as hits. Counts and lines are those that ripgrep prints.
+
+use std::io;
+
+use grep_matcher::{Match, Matcher as _};
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+use helve_contract::ports::{Hit, HitKind, Output};
+
+/// How far behind a match a pattern may look ahead when its matches are found again one by one.
+const AHEAD: usize = 128;
+
+/// What a search wants to know about a file.
+#[derive(Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) output: Output,
+    /// Each match by itself.
+    pub(super) each: bool,
+    /// A match may span lines.
+    pub(super) multiline: bool,
+    /// Keep no more than this many matches of one file …
+    pub(super) most: usize,
+    /// … and bytes of lines.
+    pub(super) bytes: usize,
+}
+
+/// Collects the hits of one file.
+pub(super) struct Collect<'m> {
+    ask: Ask,
+    matcher: &'m RegexMatcher,
+    /// Lines that match (matches, where they span lines or are asked for one by one).
+    pub(super) count: u64,
+    /// The lines that were kept.
+    pub(super) hits: Vec<Hit>,
+    /// How many bytes they have.
+    pub(super) bytes: usize,
+    /// How many of them are matches.
+    pub(super) kept: usize,
+    /// Where the file turned out to be binary.
+    pub(super) binary: Option<u64>,
+    /// Enough is kept; the rest is only counted.
+    closed: bool,
+    matches: Vec<Match>,
+}
+
+impl<'m> Collect<'m> {
+    pub(super) fn new(ask: Ask, matcher: &'m RegexMatcher) -> Self {
+        Self {
+            ask,
+            matcher,
+            count: 0,
+            hits: Vec::new(),
+            bytes: 0,
+            kept: 0,
+            binary: None,
+            closed: false,
+            matches: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, kind: HitKind, line: u64, text: &[u8]) {
+        if kind == HitKind::Match {
+            self.count += 1;
+            self.closed |= self.kept >= self.ask.most || self.bytes > self.ask.bytes;
+        }
+        if self.closed {
+            return;
+        }
+        let text = text.strip_suffix(b"\n").unwrap_or(text).to_vec();
+        self.bytes += text.len() + 16;
+        self.kept += usize::from(kind == HitKind::Match);
+        self.hits.push(Hit { kind, line, text });
+    }
+
+    /// Finds the single matches within the lines that match.
+    fn find_each(&mut self, found: &SinkMatch<'_>) -> io::Result<()> {
+        let (buffer, range) = (found.buffer(), found.bytes_range_in_buffer());
+        let end = if self.ask.multiline {
+            buffer.len().min(range.end + AHEAD)
+        } else if buffer[range.clone()].last() == Some(&b'\n') {
+            range.end - 1
+        } else {
+            range.end
+        };
+        let matches = &mut self.matches;
+        matches.clear();
+        self.matcher
+            .find_iter_at(&buffer[..end], range.start, |it| {
+                if it.start() >= range.end {
+                    return false;
+                }
+                matches.push(Match::new(it.start() - range.start, it.end() - range.start));
+                true
+            })
+            .map_err(io::Error::other)?;
+        // An empty match behind the last byte is none.
+        if matches.last().is_some_and(|last| last.is_empty() && last.start() >= range.len()) {
+            matches.pop();
+        }
+        Ok(())
+    }
+
+    fn push_each(&mut self, first: u64, bytes: &[u8]) {
+        let matches = std::mem::take(&mut self.matches);
+        if matches.is_empty() {
+            self.push_lines(first, bytes);
+        } else if self.ask.multiline {
+            self.push_parts(first, bytes, &matches);
+        } else {
+            for it in &matches {
+                self.push(HitKind::Match, first, &bytes[it.start()..it.end().min(bytes.len())]);
+            }
+        }
+        self.matches = matches;
+    }
+
+    /// Matches that span lines are shown line by line: of each line the parts that are in a match.
+    fn push_parts(&mut self, first: u64, bytes: &[u8], matches: &[Match]) {
+        let mut start = 0;
+        for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(first..) {
+            let end = start + line.strip_suffix(b"\n").unwrap_or(line).len();
+            for it in matches {
+                let (from, to) = (it.start().max(start), it.end().min(end));
+                if from < to {
+                    self.push(HitKind::Match, number, &bytes[from..to]);
+                }
+            }
+            start += line.len();
+        }
+    }
+
+    fn push_lines(&mut self, first: u64, bytes: &[u8]) {
+        for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(first..) {
+            self.push(HitKind::Match, number, line);
+        }
+    }
+
+    /// Whether a file that is searched whole, binary or not, has turned out to be binary: then no line of it is shown.
+    fn is_converted(&self, searcher: &Searcher) -> bool {
+        searcher.binary_detection().convert_byte().is_some() && self.binary.is_some()
+    }
+}
+
+impl Sink for Collect<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        let first = found.line_number().unwrap_or(0);
+        match self.ask.output {
+            Output::Files => {
+                self.count = 1;
+                return Ok(false);
+            }
+            Output::Counts if self.ask.multiline || self.ask.each => {
+                self.find_each(found)?;
+                self.count += (self.matches.len() as u64).max(1);
+            }
+            Output::Counts => self.count += 1,
+            Output::Lines if self.is_converted(searcher) => {
+                self.count += 1;
+                return Ok(false);
+            }
+            Output::Lines if self.ask.each => {
+                self.find_each(found)?;
+                self.push_each(first, found.bytes());
+            }
+            Output::Lines if self.ask.multiline => self.push_lines(first, found.bytes()),
+            Output::Lines => self.push(HitKind::Match, first, found.bytes()),
+        }
+        Ok(true)
+    }
+
+    fn context(&mut self, searcher: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
+        if self.ask.output == Output::Lines {
+            if self.is_converted(searcher) {
+                return Ok(false);
+            }
+            self.push(HitKind::Context, context.line_number().unwrap_or(0), context.bytes());
+        }
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        if self.ask.output == Output::Lines {
+            self.push(HitKind::Gap, 0, b"");
+        }
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, offset: u64) -> io::Result<bool> {
+        self.binary = Some(offset);
+        Ok(true)
+    }
+
+    /// A count of a file that was left because it is binary would mislead, so there is none.
+    fn finish(&mut self, searcher: &Searcher, finish: &SinkFinish) -> io::Result<()> {
+        if self.ask.output != Output::Lines {
+            self.binary = finish.binary_byte_offset();
+            if self.binary.is_some() && searcher.binary_detection().quit_byte().is_some() {
+                self.count = 0;
+            }
+        }
+        Ok(())
+    }
+}

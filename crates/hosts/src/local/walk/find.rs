@@ -1,0 +1,197 @@
+//! Finding files by name.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+use helve_contract::{
+    Error, FileFault, Result, SafePath,
+    ports::{Find, Found, FoundFile, Kind, Noise, Order},
+};
+use ignore::{DirEntry, WalkState};
+use rustix::fs::{AtFlags, OFlags, fstat, statat};
+
+use super::{Clock, Start, builder};
+use crate::local::{
+    beneath::Beneath,
+    files::{kind, modified},
+};
+
+/// How long it looks for what it passed over, when it found nothing.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
+
+/// Finds files by name, beneath a folder. Links are not followed.
+pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, clock: &Clock) -> Result<Found> {
+    let start = Start::find(beneath, path)?;
+    if start.kind != Kind::Folder {
+        return Err(Error::file(path, FileFault::NotFolder));
+    }
+    let wanted = Wanted::read(find)?;
+
+    let all = walk(&start, find, &wanted, find.noise, clock);
+    let mut found = Found { total: all.total, partial: clock.cut_short(), ..Found::default() };
+    let everything = Noise { ignored: true, hidden: true };
+    if all.total == 0 && !found.partial && find.noise != everything {
+        found.passed_over = walk(&start, find, &wanted, everything, &clock.shorter(SECOND_LOOK)).total;
+    }
+    // What was found by path is looked at again beneath the root, so that a swapped folder shows nothing from outside.
+    for hit in all.hits {
+        if let Ok(fd) = beneath.straight(&start.top, &hit.path, OFlags::PATH)
+            && let Ok(stat) = fstat(&fd)
+        {
+            found.files.push(FoundFile { path: hit.path, kind: kind(&stat), size: stat.st_size as u64 });
+        } else if hit.kind == Kind::Link {
+            found.files.push(FoundFile { path: hit.path, kind: Kind::Link, size: 0 });
+        }
+    }
+    Ok(found)
+}
+
+/// Which names are wanted.
+enum Wanted {
+    All,
+    /// The name contains this.
+    Part(Vec<u8>),
+    /// The name matches.
+    Name(GlobMatcher),
+    /// The path beneath the start matches; it begins with these folders.
+    Path(GlobMatcher, PathBuf),
+}
+
+impl Wanted {
+    fn read(find: &Find) -> Result<Self> {
+        let Some(pattern) = &find.pattern else { return Ok(Self::All) };
+        let pattern = pattern.trim_start_matches("./");
+        let is_wild = |text: &str| text.contains(['*', '?', '[', '{']);
+        if !find.whole_path && !pattern.contains('/') && !is_wild(pattern) {
+            return Ok(Self::Part(pattern.as_bytes().to_vec()));
+        }
+        let glob = GlobBuilder::new(pattern)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()
+            .map_err(|error| Error::failed(format!("the pattern `{pattern}` is not a glob: {}", error.kind())))?
+            .compile_matcher();
+        if !find.whole_path && !pattern.contains('/') {
+            return Ok(Self::Name(glob));
+        }
+        let mut folders: Vec<&str> = pattern.split('/').take_while(|part| !is_wild(part) && !part.contains('\\')).collect();
+        if folders.len() == pattern.split('/').count() {
+            folders.pop();
+        }
+        Ok(Self::Path(glob, folders.into_iter().collect()))
+    }
+
+    fn matches(&self, beneath_start: &Path) -> bool {
+        let name = || beneath_start.file_name().unwrap_or_default();
+        match self {
+            Self::All => true,
+            Self::Part(part) => memchr::memmem::find(name().as_encoded_bytes(), part).is_some(),
+            Self::Name(glob) => glob.is_match(name()),
+            Self::Path(glob, _) => glob.is_match(beneath_start),
+        }
+    }
+
+    /// Whether something wanted can be in a folder.
+    fn can_be_in(&self, folder: &Path) -> bool {
+        match self {
+            Self::Path(_, first) => folder.starts_with(first) || first.starts_with(folder),
+            _ => true,
+        }
+    }
+}
+
+/// One file that is wanted.
+struct Hit {
+    /// Its last change, where the order asks for it.
+    modified: Option<SystemTime>,
+    path: PathBuf,
+    kind: Kind,
+}
+
+/// What was found: the first `limit` in order, and how many there are.
+#[derive(Default)]
+struct Hits {
+    hits: Vec<Hit>,
+    total: u64,
+}
+
+impl Hits {
+    /// Keeps the first of them. Called now and then while collecting, so that a huge tree needs little memory.
+    fn trim(&mut self, limit: usize) {
+        // Where the order is by path, no time is known, and all times are equal.
+        self.hits.sort_unstable_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+        self.hits.truncate(limit);
+    }
+}
+
+fn walk(start: &Start<'_>, find: &Find, wanted: &Wanted, noise: Noise, clock: &Clock) -> Hits {
+    let all = Mutex::new(Hits::default());
+    builder(start, noise).build_parallel().run(|| {
+        let mut finder = Finder { start, find, wanted, clock, own: Hits::default(), all: &all };
+        Box::new(move |entry| finder.visit(entry.ok()))
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.trim(find.limit);
+    all
+}
+
+/// One thread's part of a walk; handed over when dropped.
+struct Finder<'a> {
+    start: &'a Start<'a>,
+    find: &'a Find,
+    wanted: &'a Wanted,
+    clock: &'a Clock,
+    own: Hits,
+    all: &'a Mutex<Hits>,
+}
+
+impl Finder<'_> {
+    fn visit(&mut self, entry: Option<DirEntry>) -> WalkState {
+        if self.clock.is_over() {
+            return WalkState::Quit;
+        }
+        let Some(entry) = entry.filter(|entry| entry.depth() > 0) else { return WalkState::Continue };
+        let Some(path) = self.start.relative(entry.path()) else { return WalkState::Skip };
+        let beneath_start = path.strip_prefix(&self.start.real).unwrap_or(path);
+        let kind = match entry.file_type() {
+            Some(it) if it.is_dir() => Kind::Folder,
+            Some(it) if it.is_file() => Kind::File,
+            Some(it) if it.is_symlink() => Kind::Link,
+            _ => Kind::Other,
+        };
+        if kind == Kind::Folder && !self.wanted.can_be_in(beneath_start) {
+            return WalkState::Skip;
+        }
+        if self.find.kind.is_none_or(|only| only == kind) && self.wanted.matches(beneath_start) {
+            self.keep(path, kind);
+        }
+        WalkState::Continue
+    }
+
+    fn keep(&mut self, path: &Path, kind: Kind) {
+        let modified = match self.find.order {
+            Order::Path => None,
+            Order::Newest => {
+                statat(&self.start.top, path, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|stat| modified(&stat))
+            }
+        };
+        self.own.total += 1;
+        self.own.hits.push(Hit { modified, path: path.to_owned(), kind });
+        if self.own.hits.len() > self.find.limit.saturating_mul(2).saturating_add(4096) {
+            self.own.trim(self.find.limit);
+        }
+    }
+}
+
+impl Drop for Finder<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.total += self.own.total;
+        all.hits.append(&mut self.own.hits);
+    }
+}

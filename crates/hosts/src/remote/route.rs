@@ -1,0 +1,333 @@
+//! Commands that run on another machine: the few that are listed, as they stand, without a shell.
+//!
+//! The near side sends a listed command over `ssh`; the far side's `authorized_keys` forces `helve host-exec`, which
+//! reads its own list and is the wall that counts. Both match words, never text: `git status; rm x` is not `git`.
+
+use std::{
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::Stdio,
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result, SafePath,
+    ports::{
+        Change, Chunk, Command, Exit, Expect, Find, Found, Grep, Host, Input, Item, Kind, Level, Matches, Noticed,
+        Process, Signal, Span, Stat, Written,
+    },
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::Ssh;
+
+/// Which commands may run on the other machine.
+///
+/// A single word is a program with any arguments; several words are a whole command, exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed(Vec<Vec<String>>);
+
+impl Allowed {
+    /// Reads a list, one command each.
+    pub fn new<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines
+            .map(|line| words(line).ok_or_else(|| Error::failed(format!("`{line}` is not a plain command"))))
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    /// Whether these words are listed.
+    pub fn has(&self, argv: &[String]) -> bool {
+        self.0.iter().any(|listed| match listed.as_slice() {
+            [program] => argv.first() == Some(program),
+            listed => listed == argv,
+        })
+    }
+
+    /// The words of a command that is listed; `None` for every other, and for all that needs a shell.
+    pub fn argv(&self, script: &str) -> Option<Vec<String>> {
+        words(script).filter(|argv| self.has(argv))
+    }
+}
+
+/// The words of a command that means the same with and without a shell; `None` when it needs one.
+fn words(script: &str) -> Option<Vec<String>> {
+    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut letters = script.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' | '\t' => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next()? {
+                        '\'' => break,
+                        letter => word.push(letter),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next()? {
+                        '"' => break,
+                        '$' | '`' | '\\' | '!' => return None,
+                        letter => word.push(letter),
+                    }
+                }
+            }
+            _ if letter.is_alphanumeric() || "-_./:,@%+=".contains(letter) => word.get_or_insert_default().push(letter),
+            // Operators, expansions, globs, escapes, control characters: a shell would do something with them.
+            _ => return None,
+        }
+    }
+    words.extend(word);
+    // An assignment before the program is the shell's work too.
+    let first = words.first()?;
+    (!first.contains('=') && !first.is_empty()).then_some(words)
+}
+
+/// One argument for a shell on the other side, so that it is that argument again.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// What the far side does with a forced command: the words to run, or why not.
+pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<Vec<String>> {
+    let original = original.map(str::trim).filter(|it| !it.is_empty());
+    let original = original.ok_or_else(|| Error::denied("denied: no command was sent; there is no shell here"))?;
+    // The near side quotes every word, so that the user's shell on this side would have given them back.
+    let argv =
+        words(original).ok_or_else(|| Error::denied("denied: the command needs a shell, and there is none here"))?;
+    if allowed.has(&argv) {
+        return Ok(argv);
+    }
+    Err(Error::denied(format!("denied: `{}` is not in this machine's list of allowed commands", argv.join(" "))))
+}
+
+/// Runs the words on this side, in a process group of their own, with our input and output. Returns the exit code.
+///
+/// When nobody reads our output any more (the connection was closed, the call ran out of time), the group is ended.
+pub fn run_forced(argv: &[String]) -> io::Result<i32> {
+    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
+    let mut child = std::process::Command::new(program).args(arguments).process_group(0).spawn()?;
+    let group = process::Pid::from_child(&child);
+    let out = io::stdout();
+    let mut left = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+        }
+        let mut watched = [PollFd::new(&out, PollFlags::empty())];
+        let pause = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        poll(&mut watched, Some(&pause))?;
+        if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            let signal = if left { process::Signal::KILL } else { process::Signal::TERM };
+            _ = process::kill_process_group(group, signal);
+            left = true;
+            // Nothing is left to watch: the second round, after the usual grace, ends what did not listen.
+            std::thread::sleep(helve_contract::ports::GRACE);
+        }
+    }
+}
+
+/// A host whose listed commands run on another machine. Files, and every other command, stay where they are.
+pub struct Routed {
+    inner: Arc<dyn Host>,
+    ssh: Ssh,
+    allowed: Allowed,
+}
+
+impl Routed {
+    /// Sends the commands of this list over `ssh`, the rest to `inner`.
+    pub fn new(inner: Arc<dyn Host>, ssh: Ssh, allowed: Allowed) -> Self {
+        Self { inner, ssh, allowed }
+    }
+}
+
+#[async_trait]
+impl Host for Routed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        self.inner.stat(path).await
+    }
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+        self.inner.read(path, span).await
+    }
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        self.inner.write(path, bytes, expect).await
+    }
+    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+        self.inner.change(changes).await
+    }
+    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+        self.inner.remove(path).await
+    }
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        self.inner.list(path).await
+    }
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+        self.inner.find(path, find).await
+    }
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+        self.inner.grep(path, grep).await
+    }
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        let argv = command.script.as_deref().and_then(|script| self.allowed.argv(script));
+        match argv {
+            Some(argv) => Sent::start(&self.ssh, &argv, &command.input).map(|sent| Box::new(sent) as Box<dyn Process>),
+            None => self.inner.spawn(command).await,
+        }
+    }
+    fn level(&self) -> Level {
+        self.inner.level()
+    }
+}
+
+/// A command that runs on the other machine.
+///
+/// Ending `ssh` closes the command's output over there; `helve host-exec` ends its process group then.
+struct Sent {
+    child: tokio::process::Child,
+    stdin: Option<tokio::process::ChildStdin>,
+    stdout: Option<tokio::process::ChildStdout>,
+    stderr: Option<tokio::process::ChildStderr>,
+    end: Option<Exit>,
+}
+
+impl Sent {
+    fn start(ssh: &Ssh, argv: &[String], input: &Input) -> Result<Self> {
+        let line: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
+        let mut child = tokio::process::Command::new("ssh")
+            .args(ssh.arguments()?)
+            .arg(line.join(" "))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::failed(format!("the program `ssh` cannot be started ({error}); install it")))?;
+        let mut stdin = child.stdin.take();
+        match input {
+            Input::Closed => stdin = None,
+            Input::Open => {}
+            Input::Bytes(bytes) => {
+                if let (Some(mut pipe), bytes) = (stdin.take(), bytes.clone()) {
+                    tokio::spawn(async move { pipe.write_all(&bytes).await });
+                }
+            }
+        }
+        Ok(Self { stdin, stdout: child.stdout.take(), stderr: child.stderr.take(), child, end: None })
+    }
+}
+
+/// The next piece of a stream; nothing when it has ended.
+async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 16_384];
+    match stream.as_mut()?.read(&mut bytes).await {
+        Ok(count) if count > 0 => {
+            bytes.truncate(count);
+            Some(bytes)
+        }
+        _ => {
+            *stream = None;
+            None
+        }
+    }
+}
+
+#[async_trait]
+impl Process for Sent {
+    async fn next(&mut self) -> Noticed {
+        if let Some(end) = &self.end {
+            return Noticed::Exit(end.clone());
+        }
+        while self.stdout.is_some() || self.stderr.is_some() {
+            tokio::select! {
+                Some(bytes) = piece(&mut self.stdout) => return Noticed::Stdout(bytes),
+                Some(bytes) = piece(&mut self.stderr) => return Noticed::Stderr(bytes),
+                else => {}
+            }
+        }
+        let status = self.child.wait().await.ok();
+        let code = status.and_then(|it| it.code()).unwrap_or(255);
+        let exit = Exit { code, signal: None, left_behind: false, denials: Vec::new() };
+        self.end = Some(exit.clone());
+        Noticed::Exit(exit)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let pipe = self.stdin.as_mut().ok_or_else(|| Error::failed("the command's input is closed"))?;
+        pipe.write_all(bytes).await.map_err(|error| Error::failed(format!("the command takes no more input: {error}")))
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.stdin = None;
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        match signal {
+            Signal::Terminate | Signal::Kill | Signal::Interrupt | Signal::HangUp | Signal::Quit => {
+                self.stdin = None;
+                self.child.start_kill().map_err(|error| Error::failed(error.to_string()))
+            }
+            other => Err(Error::failed(format!("{} cannot be sent to a command on another machine", other.name()))),
+        }
+    }
+
+    fn level(&self) -> Level {
+        Level::External
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_words_leave_the_sandbox() {
+        let allowed = Allowed::new(["git", "docker ps", "# a remark"]).unwrap();
+        let argv = |script: &str| allowed.argv(script).map(|argv| argv.join("|"));
+        assert_eq!(argv("git log --format='%h %s'").as_deref(), Some("git|log|--format=%h %s"));
+        assert_eq!(argv("docker ps").as_deref(), Some("docker|ps"));
+        for script in [
+            "docker ps -a",
+            "git status; rm x",
+            "git log | sh",
+            "git log > x",
+            "git $(x)",
+            "git `x`",
+            "git \"$x\"",
+            "git *",
+            "A=b git log",
+            "git\nrm x",
+            "/usr/bin/git log",
+            "gitk",
+            "git '",
+            "",
+        ] {
+            assert_eq!(argv(script), None, "{script}");
+        }
+    }
+
+    #[test]
+    fn the_far_side_reads_its_own_list() {
+        let allowed = Allowed::new(["uptime"]).unwrap();
+        let told = |text: Option<&str>| {
+            host_exec(text, &allowed).map_or_else(|error| error.to_string(), |argv| argv.join(" "))
+        };
+        assert_eq!(told(Some("'uptime' '-p'")), "uptime -p");
+        assert_eq!(told(Some("'rm' 'x'")), "denied: `rm x` is not in this machine's list of allowed commands");
+        assert_eq!(told(Some("uptime; rm x")), "denied: the command needs a shell, and there is none here");
+        assert_eq!(told(None), "denied: no command was sent; there is no shell here");
+    }
+}

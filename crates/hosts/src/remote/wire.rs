@@ -1,0 +1,230 @@
+//! The words between two machines: what is asked, what is answered, and how it is framed.
+//!
+//! A frame is a length (four bytes, little endian) and a message in postcard's form. Both ends are the same program;
+//! the greeting carries a version, and another one is refused.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use helve_contract::{
+    Access, Error, FileFault, PathRules, Reading, Result, Root, SafePath, Workspace,
+    ports::{
+        Chunk, Command, Environment, Expect, Find, Found, Grep, Input, Item, Kind, Level, Matches, Network, Noticed,
+        Signal, Span, Stat, Terminal, Written,
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Goes up with every change to a message.
+pub(super) const VERSION: u32 = 1;
+/// The longest frame: a chunk of a file and a little more.
+const LONGEST: u32 = 80 << 20;
+
+/// From the near end to the far one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// First of all: who asks, and where it may go.
+    Hello { version: u32, place: Place },
+    /// Do this.
+    Do { id: u64, deed: Deed },
+    /// A running program's input.
+    Input { process: u64, bytes: Vec<u8> },
+    /// The end of its input.
+    Close { process: u64 },
+    /// A signal for it.
+    Signal { process: u64, signal: Signal },
+    /// Nobody waits for it any more.
+    Drop { process: u64 },
+}
+
+/// From the far end to the near one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Tell {
+    /// Ready, behind these walls.
+    Ready { version: u32, level: Level },
+    /// The answer to `id`.
+    Done { id: u64, answer: Result<Answer, Fault> },
+    /// Something that a program did.
+    Noticed { process: u64, what: Noticed },
+}
+
+/// The roots and rules of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) roots: Vec<Root>,
+    pub(super) rules: PathRules,
+    pub(super) reading: Reading,
+}
+
+impl Place {
+    pub(super) fn of(workspace: &Workspace) -> Self {
+        Self {
+            roots: workspace.roots().iter().map(|root| Root::clone(root)).collect(),
+            rules: workspace.rules().clone(),
+            reading: workspace.reading(),
+        }
+    }
+
+    pub(super) fn workspace(self) -> Workspace {
+        Workspace::new(self.roots, self.rules, self.reading)
+    }
+}
+
+/// A path, as the other end can check it again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Spot {
+    root: PathBuf,
+    relative: PathBuf,
+    access: Access,
+}
+
+impl From<&SafePath> for Spot {
+    fn from(path: &SafePath) -> Self {
+        Self { root: path.root().dir.clone(), relative: path.relative().to_owned(), access: path.access() }
+    }
+}
+
+impl Spot {
+    pub(super) fn check(self, workspace: &Workspace) -> Result<SafePath> {
+        workspace.at(&self.root, self.relative, self.access)
+    }
+}
+
+/// One operation of a host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Deed {
+    Stat(Spot),
+    Read(Spot, Span),
+    Write(Spot, Vec<u8>, Expect),
+    Change(Vec<OneChange>),
+    Remove(Spot),
+    List(Spot),
+    Find(Spot, Find),
+    Grep(Spot, Grep),
+    Spawn(Program),
+}
+
+/// One of several changes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum OneChange {
+    Write { path: Spot, bytes: Vec<u8>, expect: Expect, like: Option<Spot> },
+    Remove { path: Spot, expect: Expect },
+}
+
+/// A program to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Program {
+    script: Option<String>,
+    argv: Vec<String>,
+    dir: Spot,
+    roots: Vec<Spot>,
+    env: Environment,
+    input: Input,
+    network: Network,
+    terminal: Option<Terminal>,
+}
+
+impl From<&Command> for Program {
+    fn from(command: &Command) -> Self {
+        Self {
+            script: command.script.clone(),
+            argv: command.argv.clone(),
+            dir: (&command.dir).into(),
+            roots: command.roots.iter().map(Spot::from).collect(),
+            env: command.env.clone(),
+            input: command.input.clone(),
+            network: command.network.clone(),
+            terminal: command.terminal,
+        }
+    }
+}
+
+impl Program {
+    pub(super) fn command(self, workspace: &Workspace) -> Result<Command> {
+        Ok(Command {
+            script: self.script,
+            argv: self.argv,
+            dir: self.dir.check(workspace)?,
+            roots: self.roots.into_iter().map(|root| root.check(workspace)).collect::<Result<_>>()?,
+            env: self.env,
+            input: self.input,
+            network: self.network,
+            terminal: self.terminal,
+        })
+    }
+}
+
+/// What an operation gave.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Stat(Stat),
+    Chunk(Chunk),
+    Written(Written),
+    Nothing,
+    Kind(Kind),
+    Items(Vec<Item>),
+    Found(Found),
+    Matches(Matches),
+    Process(u64, Level),
+}
+
+/// An error on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Fault {
+    Denied(String),
+    Timeout(Duration),
+    Cancelled,
+    File(String, FileFault),
+    Failed(String),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(text) => Self::Denied(text),
+            Error::Timeout(time) => Self::Timeout(time),
+            Error::Cancelled => Self::Cancelled,
+            Error::File { path, fault } => Self::File(path, fault),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Denied(text) => Self::Denied(text),
+            Fault::Timeout(time) => Self::Timeout(time),
+            Fault::Cancelled => Self::Cancelled,
+            Fault::File(path, fault) => Self::File { path, fault },
+            Fault::Failed(text) => Self::Failed(text),
+        }
+    }
+}
+
+/// Writes one frame.
+pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
+    let body = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).ok().filter(|it| *it <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("the message is too long to be sent"))?;
+    out.write_all(&length.to_le_bytes()).await?;
+    out.write_all(&body).await?;
+    out.flush().await
+}
+
+/// Reads one frame; `None` at the end.
+pub(super) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::other("the other end does not speak this protocol"));
+    }
+    let mut body = Vec::new();
+    from.take(u64::from(length)).read_to_end(&mut body).await?;
+    postcard::from_bytes(&body).map(Some).map_err(io::Error::other)
+}

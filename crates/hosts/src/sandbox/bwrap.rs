@@ -1,0 +1,156 @@
+//! The outer walls: the arguments for bubblewrap, and where it is found.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use helve_contract::ports::Level;
+
+use super::{
+    protect::Mounts,
+    view::{SYSTEM, View},
+};
+
+/// Where the stage is seen from inside.
+const STAGE: &str = "/run/helve-stage";
+
+/// Only these folders are searched, never `PATH`: a `bwrap` in the workspace is not a sandbox.
+const TRUSTED: [&str; 4] = ["/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"];
+
+/// The bubblewrap of this machine, or why there is none.
+pub(super) fn find() -> Result<PathBuf, String> {
+    let mut trouble = format!("bwrap was not found in {}; install bubblewrap", TRUSTED.join(", "));
+    for dir in TRUSTED {
+        let Ok(program) = fs::canonicalize(Path::new(dir).join("bwrap")) else { continue };
+        let above = program.parent().map(Path::to_owned);
+        match [Some(program.clone()), above].into_iter().flatten().find_map(|path| distrust(&path)) {
+            None => return Ok(program),
+            Some(why) => trouble = why,
+        }
+    }
+    Err(trouble)
+}
+
+/// Why a file or folder cannot be trusted: somebody else could have changed it.
+fn distrust(path: &Path) -> Option<String> {
+    let Ok(about) = fs::metadata(path) else { return Some(format!("{} cannot be read", path.display())) };
+    if about.mode() & 0o022 != 0 {
+        return Some(format!("{} may be changed by others, and is not trusted", path.display()));
+    }
+    // In a user namespace the machine's root appears as the overflow user.
+    if ![0, 65534].contains(&about.uid()) {
+        return Some(format!("{} does not belong to root, and is not trusted", path.display()));
+    }
+    None
+}
+
+/// All that decides what the outer walls look like.
+pub(super) struct Walls<'a> {
+    pub(super) level: Level,
+    pub(super) view: &'a View,
+    pub(super) stage: &'a Path,
+    pub(super) no_more_namespaces: bool,
+    pub(super) network: bool,
+    pub(super) scratch: Option<&'a Path>,
+    /// Folders and whether they may be written, the outermost first.
+    pub(super) roots: &'a [(PathBuf, bool)],
+    pub(super) mounts: &'a Mounts,
+}
+
+/// The arguments, up to and with the stage's path.
+pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
+    let mut args = Args(Vec::with_capacity(128));
+    args.words(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
+    if !walls.network {
+        args.words(&["--unshare-net"]);
+    }
+    if walls.no_more_namespaces {
+        args.words(&["--disable-userns"]);
+    }
+    args.words(&["--cap-drop", "ALL", "--new-session", "--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]);
+    for dir in SYSTEM {
+        args.system(Path::new(dir));
+    }
+    for secret in &walls.view.hidden {
+        args.hide(secret);
+    }
+    match walls.level {
+        Level::Nested => args.words(&["--ro-bind", "/proc", "/proc"]),
+        _ => args.words(&["--proc", "/proc"]),
+    }
+    args.words(&["--dev", "/dev", "--ro-bind-try", "/sys/devices/system", "/sys/devices/system", "--tmpfs", "/run"]);
+    if walls.network {
+        args.resolver();
+    }
+    match walls.scratch {
+        Some(dir) => args.paths("--bind", dir, Path::new("/tmp")),
+        None => args.words(&["--perms", "1777", "--tmpfs", "/tmp"]),
+    }
+    args.one("--tmpfs", &walls.view.home);
+    for dir in &walls.view.tools {
+        args.paths("--ro-bind-try", dir, dir);
+    }
+    for (dir, writable) in walls.roots {
+        args.paths(if *writable { "--bind" } else { "--ro-bind" }, dir, dir);
+    }
+    let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
+    for secret in walls.view.home_secrets(&roots) {
+        args.hide(&secret);
+    }
+    for dir in &walls.mounts.pinned {
+        args.paths("--bind", dir, dir);
+    }
+    for place in &walls.mounts.read_only {
+        args.paths("--ro-bind", place, place);
+    }
+    args.paths("--ro-bind", walls.stage, Path::new(STAGE));
+    args.words(&["--remount-ro", "/", "--remount-ro", "/run", "--chdir", "/", "--", STAGE]);
+    args.0
+}
+
+struct Args(Vec<OsString>);
+
+impl Args {
+    fn words(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn one(&mut self, option: &str, path: &Path) {
+        self.0.extend([OsString::from(option), path.into()]);
+    }
+
+    fn paths(&mut self, option: &str, from: &Path, to: &Path) {
+        self.0.extend([OsString::from(option), from.into(), to.into()]);
+    }
+
+    /// A folder of the system, or the link that stands in its place.
+    fn system(&mut self, dir: &Path) {
+        match fs::read_link(dir) {
+            Ok(target) => self.paths("--symlink", &target, dir),
+            Err(_) if dir.is_dir() => self.paths("--ro-bind", dir, dir),
+            Err(_) => {}
+        }
+    }
+
+    /// Nothing is seen in its place.
+    fn hide(&mut self, path: &Path) {
+        if path.is_dir() {
+            self.one("--tmpfs", path);
+            self.one("--remount-ro", path);
+        } else {
+            self.paths("--ro-bind", Path::new("/dev/null"), path);
+        }
+    }
+
+    /// The file that names resolvers is often a link into `/run`, which is new inside.
+    fn resolver(&mut self) {
+        if let Ok(real) = fs::canonicalize("/etc/resolv.conf")
+            && real.starts_with("/run")
+        {
+            self.paths("--ro-bind", &real, &real);
+        }
+    }
+}

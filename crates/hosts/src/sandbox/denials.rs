@@ -1,0 +1,221 @@
+//! Says in words what a wall refused, read from what the command complained about.
+
+use std::path::{Component, Path, PathBuf};
+
+use helve_contract::ports::Level;
+
+use crate::supervise::{Grant, Launch, Sockets};
+
+/// Complaints that a wall may be behind.
+const REFUSALS: [&str; 5] =
+    ["Read-only file system", "Permission denied", "Operation not permitted", "Is a directory", "Device or resource busy"];
+
+/// Complaints of programs that look for a network.
+const NO_NETWORK: [&str; 9] = [
+    "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
+    "Could not resolve proxy", "getaddrinfo ENOTFOUND", "EAI_AGAIN", "failed to lookup address", "socket: Operation not permitted",
+];
+
+/// The longest line that is looked at.
+const LINE: usize = 2048;
+/// The most places that are named.
+const MOST: usize = 5;
+
+/// Reads along with a command's complaints.
+pub(crate) struct Denials {
+    level: Level,
+    walls: bool,
+    network_off: bool,
+    dir: PathBuf,
+    writable: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
+    memory: Option<u64>,
+    line: Vec<u8>,
+    places: Vec<PathBuf>,
+    network: bool,
+}
+
+impl Denials {
+    pub(crate) fn of(launch: &Launch) -> Self {
+        let plan = &launch.plan;
+        let grants = plan.walls.iter().flat_map(|walls| &walls.rules.grants);
+        Self {
+            level: launch.level,
+            walls: plan.walls.is_some(),
+            network_off: launch.network_off || plan.walls.as_ref().is_some_and(|walls| walls.sockets == Sockets::Pairs),
+            dir: plan.dir.clone(),
+            writable: grants.filter(|(_, grant)| *grant == Grant::Write).map(|(place, _)| place.clone()).collect(),
+            protected: launch.protected.clone(),
+            memory: plan.limits.memory,
+            line: Vec::new(),
+            places: Vec::new(),
+            network: false,
+        }
+    }
+
+    /// Reads a piece of what the command complained about.
+    pub(crate) fn read(&mut self, piece: &[u8]) {
+        if !self.walls {
+            return;
+        }
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE.saturating_sub(self.line.len());
+            self.line.extend(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                self.take_line();
+            }
+        }
+    }
+
+    fn take_line(&mut self) {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+        self.network |= self.network_off && NO_NETWORK.iter().any(|words| line.contains(words));
+        let Some(words) = REFUSALS.iter().find(|words| line.contains(**words)) else { return };
+        let Some(place) = place(&line, words) else { return };
+        let place = lexical(&self.dir.join(place));
+        if self.places.len() < MOST && self.is_walled(&place, words) && !self.places.contains(&place) {
+            self.places.push(place);
+        }
+    }
+
+    /// Whether a wall is behind it, and not the permissions of the file.
+    fn is_walled(&self, place: &Path, words: &str) -> bool {
+        if self.protects(place) {
+            return true;
+        }
+        let outside = !self.writable.iter().any(|dir| place.starts_with(dir));
+        outside && !matches!(words, "Is a directory" | "Device or resource busy")
+    }
+
+    fn protects(&self, place: &Path) -> bool {
+        self.protected.iter().any(|name| place.starts_with(name) || name.starts_with(place))
+    }
+
+    /// What was refused, for the model.
+    pub(crate) fn told(&mut self, out_of_memory: bool) -> Vec<String> {
+        self.take_line();
+        let level = self.level.name();
+        let mut told: Vec<String> = self
+            .places
+            .iter()
+            .map(|place| {
+                let shown = place.display();
+                if self.protects(place) {
+                    format!("{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it")
+                } else {
+                    format!(
+                        "the sandbox ({level}) refused access to {shown}: commands may write only in the workspace and \
+                         in /tmp. Work there, or ask the user to add the folder under [sandbox] in helve.toml: \
+                         writable = [\"{}\"]",
+                        place.parent().unwrap_or(place).display()
+                    )
+                }
+            })
+            .collect();
+        if self.network {
+            told.push(format!(
+                "the network is off for commands (sandbox {level}); work without it, or ask the user to set \
+                 network = \"on\" under [sandbox] in helve.toml"
+            ));
+        }
+        if out_of_memory {
+            let limit = self.memory.unwrap_or(0) >> 20;
+            told.push(format!("the command used more memory than the {limit} MiB it may have, and was killed for that"));
+        }
+        told
+    }
+}
+
+/// The path that a complaint names.
+fn place<'a>(line: &'a str, words: &str) -> Option<&'a str> {
+    let at = line.find(words)?;
+    let (before, after) = (line[..at].trim_end_matches([':', ' ', '(']), &line[at + words.len()..]);
+    let named = quoted(before).or_else(|| quoted(after)).or_else(|| before.rsplit(": ").next())?;
+    let named = named.trim().trim_end_matches(':');
+    let plausible = !named.is_empty() && named.len() < 1024 && !named.contains(['\0', '\n']);
+    let bare = named.contains('/') || quoted(before).is_some() || quoted(after).is_some() || !named.contains(' ');
+    (plausible && bare).then_some(named)
+}
+
+/// The last thing in quotation marks.
+fn quoted(text: &str) -> Option<&str> {
+    [('\'', '\''), ('‘', '’'), ('"', '"'), ('`', '`')].iter().find_map(|(open, close)| {
+        let end = text.rfind(*close)?;
+        let start = text[..end].rfind(*open)? + open.len_utf8();
+        text.get(start..end).filter(|it| !it.is_empty())
+    })
+}
+
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = clean.pop(),
+            Component::CurDir => {}
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        let mut denials = Denials {
+            level: Level::Full,
+            walls: true,
+            network_off: true,
+            dir: "/w".into(),
+            writable: vec!["/w".into(), "/tmp".into()],
+            protected: vec!["/w/.git/hooks".into()],
+            memory: None,
+            line: Vec::new(),
+            places: Vec::new(),
+            network: false,
+        };
+        for piece in text.as_bytes().chunks(7) {
+            denials.read(piece);
+        }
+        denials.told(false)
+    }
+
+    #[test]
+    fn names_the_place_in_every_wording() {
+        for line in [
+            "bash: line 1: /etc/x: Read-only file system",
+            "touch: cannot touch '/etc/x': Permission denied",
+            "mkdir: cannot create directory ‘/etc/x’: Read-only file system",
+            "PermissionError: [Errno 13] Permission denied: '/etc/x'",
+            "Error: EACCES: Permission denied, open '/etc/x'",
+            "cp: cannot create regular file '../etc/x': Permission denied\n",
+        ] {
+            assert_eq!(
+                told(line),
+                [
+                    "the sandbox (L3) refused access to /etc/x: commands may write only in the workspace and in /tmp. Work \
+                     there, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"/etc\"]"
+                ],
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn ordinary_permissions_are_no_wall() {
+        assert_eq!(told("bash: ./script: Permission denied\ncat: src: Is a directory\n"), [""; 0]);
+    }
+
+    #[test]
+    fn protected_places_and_the_network() {
+        assert_eq!(
+            told("bash: .git/hooks/pre-commit: Read-only file system\ncurl: (6) Could not resolve host: example.org\n"),
+            [
+                "/w/.git/hooks/pre-commit is protected: the sandbox (L3) lets no command change it; ask the user to do it",
+                "the network is off for commands (sandbox L3); work without it, or ask the user to set network = \"on\" \
+                 under [sandbox] in helve.toml"
+            ]
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! The walls around commands: which there are on this machine, and how a command is put behind them.
+
+mod bwrap;
+mod denials;
+mod environment;
+mod protect;
+mod report;
+mod settings;
+mod spawn;
+mod view;
+
+pub(crate) use denials::Denials;
+pub use report::{Report, Trial};
+pub use settings::{Limits, Net, SandboxSettings, Wanted};
+pub use spawn::Sandbox;

@@ -1,0 +1,211 @@
+//! Places beneath a root that no command may change, whether they exist or not.
+//!
+//! A place that exists is mounted read-only over itself. For one that does not, an empty folder stands in while commands
+//! run: it cannot be written, removed or renamed, git does not see it, and it is gone afterwards. A lock on the stand-in
+//! tells engines on the same workspace that it is still in use.
+
+use std::{
+    collections::HashMap,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Component, Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use helve_contract::{Error, Result};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::supervise::Keep;
+
+/// Where mounts go to protect places.
+#[derive(Default)]
+pub(super) struct Mounts {
+    /// Folders above protected places: mounted over themselves, so that they cannot be renamed out of the way.
+    pub(super) pinned: Vec<PathBuf>,
+    /// What is read-only.
+    pub(super) read_only: Vec<PathBuf>,
+}
+
+/// Refuses names that no mount can stand for.
+pub(super) fn check(names: &[String]) -> Result<()> {
+    for name in names {
+        let path = Path::new(name);
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if name.is_empty() || !plain || name.contains(['*', '?', '[', '\0']) {
+            return Err(Error::failed(format!(
+                "the protected place `{name}` is not a plain name beneath the workspace, and cannot be enforced; \
+                 write it as in `.git/hooks`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Finds out what to mount, and puts stand-ins where nothing is. They are removed when the second answer is dropped.
+pub(super) fn prepare<'a>(roots: impl Iterator<Item = &'a PathBuf>, names: &[String]) -> Result<(Mounts, Keep)> {
+    let mut mounts = Mounts::default();
+    let mut keep = Keep::new();
+    for root in roots {
+        for name in names {
+            protect(root, Path::new(name), &mut mounts, &mut keep)?;
+        }
+    }
+    Ok((mounts, keep))
+}
+
+fn protect(root: &Path, name: &Path, mounts: &mut Mounts, keep: &mut Keep) -> Result<()> {
+    let mut at = root.to_owned();
+    let mut parts = name.components().peekable();
+    while let Some(part) = parts.next() {
+        at.push(part);
+        let last = parts.peek().is_none();
+        match fs::symlink_metadata(&at) {
+            // A link cannot be mounted over; what it leads to can.
+            Ok(about) if about.is_symlink() => {
+                let real = fs::canonicalize(root.join(name));
+                add(&mut mounts.read_only, real.into_iter().find(|real| real.starts_with(root)));
+                return Ok(());
+            }
+            Ok(about) if !last && about.is_dir() && StandIn::looks_like(&at, &about) => {
+                keep.extend(StandIn::at(&at, Shape::Folder)?.map(boxed));
+                add(&mut mounts.read_only, Some(at));
+                return Ok(());
+            }
+            Ok(about) if !last && about.is_dir() => add(&mut mounts.pinned, Some(at.clone())),
+            Ok(about) => {
+                if StandIn::looks_like(&at, &about) {
+                    keep.extend(StandIn::at(&at, shape(&at, about.is_dir()))?.map(boxed));
+                }
+                add(&mut mounts.read_only, Some(at));
+                return Ok(());
+            }
+            // A repository that a command makes is its own; see `Fresh`.
+            Err(_) if !last && part.as_os_str() == ".git" => return Ok(()),
+            Err(_) => {
+                let stand_in = StandIn::at(&at, shape(&at, true))?;
+                if stand_in.is_some() {
+                    add(&mut mounts.read_only, Some(at));
+                }
+                keep.extend(stand_in.map(boxed));
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn boxed<T: std::any::Any + Send>(it: T) -> Box<dyn std::any::Any + Send> {
+    Box::new(it)
+}
+
+fn add(list: &mut Vec<PathBuf>, path: Option<PathBuf>) {
+    if let Some(path) = path
+        && !list.contains(&path)
+    {
+        list.push(path);
+    }
+}
+
+/// What a stand-in is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    File,
+    Folder,
+}
+
+/// A folder, because git does not see empty ones. Inside of git's own folder it does not look, but it opens `config`.
+fn shape(path: &Path, folder: bool) -> Shape {
+    let inside_git = path.parent().is_some_and(|above| above.ends_with(".git"));
+    if !folder || inside_git && !path.ends_with("hooks") { Shape::File } else { Shape::Folder }
+}
+
+/// How many commands of this engine need each stand-in, and the lock that tells other engines.
+static IN_USE: Mutex<Option<HashMap<PathBuf, (usize, File)>>> = Mutex::new(None);
+
+/// An empty file or folder in the place of a missing one, for as long as somebody needs it.
+struct StandIn {
+    path: PathBuf,
+}
+
+impl StandIn {
+    /// Whether this is a stand-in: of this engine, another one, or one that was killed.
+    fn looks_like(path: &Path, about: &fs::Metadata) -> bool {
+        let mode = about.mode() & 0o7777;
+        if about.is_dir() {
+            mode == 0o555 && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+        } else {
+            about.is_file() && mode == 0o444 && about.len() == 0 && about.nlink() == 1
+        }
+    }
+
+    /// Makes one, or joins those who use it already. `None` where nothing can be made: a command could not either.
+    fn at(path: &Path, shape: Shape) -> Result<Option<Self>> {
+        let mut guard = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use = guard.get_or_insert_with(HashMap::new);
+        if let Some((count, _)) = in_use.get_mut(path) {
+            *count += 1;
+            return Ok(Some(Self { path: path.to_owned() }));
+        }
+        // Another engine may remove it between the making and the lock; then it is made again.
+        for _ in 0..16 {
+            match make(path, shape) {
+                Ok(Some(lock)) => {
+                    in_use.insert(path.to_owned(), (1, lock));
+                    return Ok(Some(Self { path: path.to_owned() }));
+                }
+                Ok(None) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                    return Ok(None);
+                }
+                Err(error) => {
+                    let text = format!("protecting {}", path.display());
+                    return Err(Error::Internal(anyhow::Error::new(error).context(text)));
+                }
+            }
+        }
+        Err(Error::failed(format!("{} comes and goes, and cannot be protected; try again", path.display())))
+    }
+}
+
+/// Makes and locks a stand-in; `None` when it was gone again before it was locked.
+fn make(path: &Path, shape: Shape) -> io::Result<Option<File>> {
+    let made = match shape {
+        Shape::Folder => DirBuilder::new().mode(0o555).create(path),
+        Shape::File => OpenOptions::new().write(true).create_new(true).mode(0o444).open(path).map(drop),
+    };
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let Ok(lock) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) else {
+        return Ok(None);
+    };
+    flock(&lock, FlockOperation::LockShared)?;
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let there = fs::symlink_metadata(path);
+    Ok(there.is_ok_and(|there| lock.metadata().is_ok_and(|ours| same(&ours, &there))).then_some(lock))
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let mut guard = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(in_use) = guard.as_mut() else { return };
+        if let Some((count, _)) = in_use.get_mut(&self.path) {
+            *count -= 1;
+            if *count > 0 {
+                return;
+            }
+        }
+        let Some((_, lock)) = in_use.remove(&self.path) else { return };
+        // Whoever gets the lock alone is the last, and cleans up.
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        match fs::symlink_metadata(&self.path) {
+            Ok(about) if about.is_dir() => _ = fs::remove_dir(&self.path),
+            Ok(about) if StandIn::looks_like(&self.path, &about) => _ = fs::remove_file(&self.path),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What an operator decides about the sandbox. Nothing in it comes from the model or from the project.
+
+use std::path::PathBuf;
+
+use helve_contract::ports::Level;
+
+pub use crate::supervise::Limits;
+
+/// What an operator decides about the sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxSettings {
+    /// Which level to use.
+    pub wanted: Wanted,
+    /// Names beneath each root that commands may not change, whether they exist or not: `.git/hooks`, `.helve`.
+    /// A pattern cannot be enforced by a mount, and is an error.
+    pub protected: Vec<String>,
+    /// Further folders that commands may read.
+    pub readable: Vec<PathBuf>,
+    /// Further folders that commands may read and write.
+    pub writable: Vec<PathBuf>,
+    /// Whether commands may use the network.
+    pub network: Net,
+    /// A private folder to be commands' `/tmp`, kept from one to the next. Without it `/tmp` is new each time.
+    pub scratch: Option<PathBuf>,
+    /// Folders for `PATH`, before those of the system. Without any, those of the engine's own `PATH`.
+    pub path: Vec<PathBuf>,
+    /// Variables that every command gets.
+    pub env: Vec<(String, String)>,
+    /// Limits of each command.
+    pub limits: Limits,
+    /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the running one.
+    pub stage: Option<PathBuf>,
+}
+
+/// Which level to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// The best that works; where none does, commands are refused.
+    #[default]
+    Best,
+    /// This one and no other.
+    Exactly(Level),
+    /// The operator says that the machine or container is the sandbox.
+    External,
+    /// The best that works, and none at all where none does: a person at a terminal accepted that.
+    NoneAccepted,
+}
+
+/// Whether commands may use the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Net {
+    /// They may not.
+    #[default]
+    Off,
+    /// They may.
+    On,
+}

@@ -1,0 +1,418 @@
+//! Putting a command behind the walls.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, FileFault, Result, Rights,
+    ports::{Command, Input, Level, Network, Process},
+};
+
+use super::{
+    bwrap, environment, protect,
+    report::{Report, Trial},
+    settings::{Net, SandboxSettings, Wanted},
+    view::View,
+};
+use crate::{
+    local::Spawn,
+    supervise::{self, Cgroup, Grant, Keep, Launch, Plan, Rules, Sockets, Stdin, Tree, Walls},
+};
+
+/// The longest script that can be handed to a shell at once.
+const LONGEST_SCRIPT: usize = 120 << 10;
+
+/// Runs commands behind the best walls that this machine has.
+///
+/// Nothing is tried before the first command or question, so that making one costs nothing. Cheap to clone.
+#[derive(Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: SandboxSettings,
+    found: OnceLock<Found>,
+}
+
+/// What trying found out.
+struct Found {
+    report: Report,
+    view: View,
+    stage: PathBuf,
+    bwrap: Option<PathBuf>,
+    no_more_namespaces: bool,
+    private: Option<Private>,
+}
+
+impl Sandbox {
+    /// A sandbox with these settings. Says at once when a setting cannot be enforced.
+    pub fn new(settings: SandboxSettings) -> Result<Self> {
+        protect::check(&settings.protected)?;
+        Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new() }) })
+    }
+
+    /// The same, and the levels are tried now.
+    pub fn probe(settings: SandboxSettings) -> Result<Self> {
+        let sandbox = Self::new(settings)?;
+        sandbox.report();
+        Ok(sandbox)
+    }
+
+    /// What was tried, and what works. Tries the levels if that has not been done yet, by running a program in each.
+    pub fn report(&self) -> &Report {
+        &self.inner.found().report
+    }
+}
+
+impl Inner {
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| Found::look(&self.settings))
+    }
+
+    fn launch(&self, command: &Command) -> Result<Launch> {
+        let found = self.found();
+        let Some(level) = found.report.level else { return Err(found.refusal()) };
+        environment::check(&command.env)?;
+        let argv = argv(command)?;
+        let dir = start_folder(command)?;
+        let setting = Setting::of(self, found, level, command);
+        let (mounts, keep) = match level {
+            Level::Full | Level::Nested => {
+                let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
+                protect::prepare(writable, &self.settings.protected)?
+            }
+            _ => (protect::Mounts::default(), Keep::new()),
+        };
+        let (program, args) = found.command_line(&setting, &mounts);
+        let plan = Plan {
+            argv,
+            env: setting.environment(command),
+            dir,
+            stdin: Stdin::Nothing,
+            terminal: false,
+            tree: setting.tree(),
+            walls: setting.walls(),
+            limits: self.settings.limits.clone(),
+        };
+        Ok(Launch {
+            program,
+            args,
+            plan,
+            input: command.input.clone(),
+            terminal: command.terminal,
+            level,
+            network_off: setting.network == Net::Off && level >= Level::Rules,
+            protected: mounts.read_only,
+            cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
+            keep,
+        })
+    }
+}
+
+#[async_trait]
+impl Spawn for Sandbox {
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        let (inner, wanted) = (self.inner.clone(), command.clone());
+        let launch = if self.inner.found.get().is_some() {
+            inner.launch(&wanted)?
+        } else {
+            // Trying the levels takes some tens of milliseconds, once.
+            tokio::task::spawn_blocking(move || inner.launch(&wanted))
+                .await
+                .map_err(|error| Error::Internal(error.into()))??
+        };
+        Ok(Box::new(supervise::launch(launch).await?))
+    }
+
+    fn level(&self) -> Level {
+        self.report().level.unwrap_or(Level::None)
+    }
+}
+
+/// Program and arguments of a command.
+fn argv(command: &Command) -> Result<Vec<String>> {
+    let argv = match &command.script {
+        Some(script) if script.len() > LONGEST_SCRIPT => {
+            return Err(Error::failed(format!(
+                "the command is {} bytes long, more than the {LONGEST_SCRIPT} that a shell takes; write it to a file and run that",
+                script.len()
+            )));
+        }
+        Some(script) => match ["/usr/bin/bash", "/bin/bash"].iter().find(|shell| Path::new(shell).exists()) {
+            Some(bash) => [*bash, "--noprofile", "--norc", "-c", script].map(str::to_owned).to_vec(),
+            None => ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+        },
+        None => command.argv.clone(),
+    };
+    if argv.is_empty() {
+        return Err(Error::failed("there is no command to run"));
+    }
+    if argv.iter().any(|word| word.contains('\0')) {
+        return Err(Error::failed("the command has a NUL byte in it; leave it out, or write it as \\0 for printf"));
+    }
+    Ok(argv)
+}
+
+/// Where the command starts: a folder that is, links and all, beneath a root.
+fn start_folder(command: &Command) -> Result<PathBuf> {
+    let dir = command.dir.on_host();
+    let real = fs::canonicalize(&dir).map_err(|error| {
+        let fault = match error.kind() {
+            io::ErrorKind::NotFound => FileFault::Missing { near: Vec::new() },
+            io::ErrorKind::NotADirectory => FileFault::NotFolder,
+            io::ErrorKind::PermissionDenied => FileFault::NoPermission,
+            _ => FileFault::Other(error.to_string()),
+        };
+        Error::file(&command.dir, fault)
+    })?;
+    if !real.is_dir() {
+        return Err(Error::file(&command.dir, FileFault::NotFolder));
+    }
+    let inside = command.roots.iter().chain([&command.dir]).any(|root| {
+        fs::canonicalize(&root.root().dir).is_ok_and(|root| real.starts_with(root))
+    });
+    if inside { Ok(real) } else { Err(Error::file(&command.dir, FileFault::Outside)) }
+}
+
+/// Everything about one command that follows from level and settings.
+struct Setting<'a> {
+    level: Level,
+    settings: &'a SandboxSettings,
+    found: &'a Found,
+    network: Net,
+    /// Folders and whether they may be written, the outermost first.
+    roots: Vec<(PathBuf, bool)>,
+}
+
+impl<'a> Setting<'a> {
+    fn of(inner: &'a Inner, found: &'a Found, level: Level, command: &Command) -> Self {
+        let settings = &inner.settings;
+        let network = if command.network == Network::Off { Net::Off } else { settings.network };
+        let of_session = command.roots.iter().chain([&command.dir]);
+        let mut roots: Vec<(PathBuf, bool)> = of_session
+            .map(|path| (path.root().dir.clone(), path.root().rights == Rights::Write))
+            .chain(settings.readable.iter().map(|dir| (dir.clone(), false)))
+            .chain(settings.writable.iter().map(|dir| (dir.clone(), true)))
+            .filter_map(|(dir, writable)| Some((fs::canonicalize(dir).ok()?, writable)))
+            .collect();
+        roots.sort();
+        // Of one folder with two rights the later one, which is the writable one, holds.
+        roots.dedup_by(|later, kept| later.0 == kept.0 && { kept.1 |= later.1; true });
+        Self { level, settings, found, network, roots }
+    }
+
+    fn tree(&self) -> Tree {
+        if self.level >= Level::Nested { Tree::Namespace } else { Tree::Walk }
+    }
+
+    fn walls(&self) -> Option<Walls> {
+        let own = |grant: bool| if grant { Grant::Write } else { Grant::Read };
+        let roots = self.roots.iter().map(|(dir, writable)| (dir.clone(), own(*writable)));
+        match self.level {
+            Level::None | Level::External => None,
+            Level::Rules => {
+                let mut grants = self.found.view.system_grants();
+                grants.extend(self.found.view.tools.iter().map(|dir| (dir.clone(), Grant::Read)));
+                grants.extend(roots);
+                grants.push((self.temporary(), Grant::Write));
+                let sockets = if self.network == Net::On { Sockets::IpWithoutLocal } else { Sockets::Pairs };
+                Some(Walls { rules: Rules { grants, required: true }, sockets })
+            }
+            Level::Nested | Level::Full => {
+                let mut grants = vec![(PathBuf::from("/"), Grant::Read)];
+                grants.extend(roots);
+                grants.extend(["/tmp", "/dev"].map(|dir| (PathBuf::from(dir), Grant::Write)));
+                grants.push((self.found.view.home.clone(), Grant::Write));
+                // Without a `/proc` of its own, only Landlock keeps it out of the engine's memory.
+                let required = self.level == Level::Nested;
+                Some(Walls { rules: Rules { grants, required }, sockets: Sockets::Ip })
+            }
+        }
+    }
+
+    fn temporary(&self) -> PathBuf {
+        match (self.level, &self.settings.scratch, &self.found.private) {
+            (Level::Rules, Some(dir), _) => dir.clone(),
+            (Level::Rules, None, Some(private)) => private.0.clone(),
+            _ => PathBuf::from("/tmp"),
+        }
+    }
+
+    fn environment(&self, command: &Command) -> Vec<(String, String)> {
+        let view = &self.found.view;
+        let temporary = self.temporary();
+        // Where nothing is mounted, a home of its own is the only one it can write to.
+        let home = if self.level == Level::Rules { &temporary } else { &view.home };
+        let mut env =
+            environment::build(self.settings, home, &temporary, &view.path, command.terminal.is_some(), &command.env);
+        if self.level == Level::Rules {
+            for (name, dir) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
+                let dir = view.home.join(dir);
+                if dir.is_dir() {
+                    env.push((name.to_owned(), dir.to_string_lossy().into_owned()));
+                }
+            }
+        }
+        env
+    }
+}
+
+impl Found {
+    fn look(settings: &SandboxSettings) -> Self {
+        let stage = settings.stage.clone().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
+        let bwrap = bwrap::find();
+        let mut found = Self {
+            report: Report {
+                level: None,
+                trials: Vec::new(),
+                bwrap: bwrap.as_ref().ok().map(|path| path.display().to_string()),
+                groups: Cgroup::new(&settings.limits).is_some(),
+                notes: notes(settings),
+            },
+            view: View::look(settings),
+            stage,
+            bwrap: bwrap.clone().ok(),
+            no_more_namespaces: true,
+            private: None,
+        };
+        let candidates: &[Level] = match settings.wanted {
+            Wanted::Best | Wanted::NoneAccepted => &[Level::Full, Level::Nested, Level::Rules],
+            Wanted::External => &[Level::External],
+            Wanted::Exactly(Level::Full) => &[Level::Full],
+            Wanted::Exactly(Level::Nested) => &[Level::Nested],
+            Wanted::Exactly(Level::Rules) => &[Level::Rules],
+            Wanted::Exactly(Level::External) => &[Level::External],
+            Wanted::Exactly(Level::None) => &[Level::None],
+        };
+        for level in candidates {
+            let trouble = match (&bwrap, level) {
+                (Err(why), Level::Full | Level::Nested) => Some(why.clone()),
+                _ => found.try_level(settings, *level).err(),
+            };
+            found.report.trials.push(Trial { level: *level, trouble: trouble.clone() });
+            if trouble.is_none() {
+                found.report.level = Some(*level);
+                break;
+            }
+        }
+        if found.report.level.is_none() && settings.wanted == Wanted::NoneAccepted {
+            found.report.level = Some(Level::None);
+        }
+        found
+    }
+
+    /// Runs `true` at a level. Older outer sandboxes cannot forbid further namespaces; the filter of calls does, too.
+    fn try_level(&mut self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
+        if matches!(level, Level::None | Level::External) {
+            return Ok(());
+        }
+        if level == Level::Rules && settings.scratch.is_none() {
+            self.private = Some(Private::make().map_err(|error| format!("no private folder: {error}"))?);
+        }
+        self.no_more_namespaces = true;
+        let first = self.run_true(settings, level);
+        if first.is_err() && level >= Level::Nested {
+            self.no_more_namespaces = false;
+            return self.run_true(settings, level).or(first);
+        }
+        first
+    }
+
+    fn run_true(&self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
+        let setting = Setting { level, settings, found: self, network: settings.network, roots: Vec::new() };
+        let (program, args) = self.command_line(&setting, &protect::Mounts::default());
+        supervise::try_out(Launch {
+            program,
+            args,
+            plan: Plan {
+                argv: vec!["true".into()],
+                env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+                dir: "/".into(),
+                stdin: Stdin::Nothing,
+                terminal: false,
+                tree: setting.tree(),
+                walls: setting.walls(),
+                limits: settings.limits.clone(),
+            },
+            input: Input::Closed,
+            terminal: None,
+            level,
+            network_off: true,
+            protected: Vec::new(),
+            cgroup: None,
+            keep: Keep::new(),
+        })
+    }
+
+    /// What to start so that the stage runs behind the outer walls of a level.
+    fn command_line(&self, setting: &Setting<'_>, mounts: &protect::Mounts) -> (PathBuf, Vec<OsString>) {
+        match &self.bwrap {
+            Some(program) if setting.level >= Level::Nested => {
+                let walls = bwrap::Walls {
+                    level: setting.level,
+                    view: &self.view,
+                    stage: &self.stage,
+                    no_more_namespaces: self.no_more_namespaces,
+                    network: setting.network == Net::On,
+                    scratch: setting.settings.scratch.as_deref(),
+                    roots: &setting.roots,
+                    mounts,
+                };
+                (program.clone(), bwrap::arguments(&walls))
+            }
+            _ => (self.stage.clone(), Vec::new()),
+        }
+    }
+
+    /// Why no command is run, and what a person can do about it.
+    fn refusal(&self) -> Error {
+        let tried: Vec<_> = self
+            .report
+            .trials
+            .iter()
+            .map(|trial| format!("{}: {}", trial.level.name(), trial.trouble.as_deref().unwrap_or("works")))
+            .collect();
+        Error::denied(format!(
+            "no sandbox works on this machine, so commands are refused ({}). `helve doctor` says what is missing; \
+             a person may allow commands without a sandbox",
+            tried.join("; ")
+        ))
+    }
+}
+
+fn notes(settings: &SandboxSettings) -> Vec<String> {
+    let network = match settings.network {
+        Net::Off => "network: off for commands",
+        Net::On => "network: on for commands",
+    };
+    vec![network.to_owned()]
+}
+
+/// A folder of our own beneath the system's temporary one, removed at the end.
+struct Private(PathBuf);
+
+impl Private {
+    fn make() -> io::Result<Self> {
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).map_err(io::Error::other)?;
+        let dir = std::env::temp_dir().join(format!("helve-{:016x}", u64::from_ne_bytes(name)));
+        fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            _ = writeln!(io::stderr(), "could not remove {}: {error}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What of this machine's files a command sees: the system and its tools, never the secrets of the user.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use super::{environment::SYSTEM_PATH, settings::SandboxSettings};
+use crate::supervise::Grant;
+
+/// Folders of the system that are read by everything.
+pub(super) const SYSTEM: [&str; 11] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu"];
+
+/// Beneath `/etc`, and only of interest where the engine is root: others cannot read them anyway.
+const SYSTEM_SECRETS: [&str; 20] = [
+    "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "krb5.keytab",
+    "NetworkManager/system-connections", "wpa_supplicant", "netplan", "openvpn", "wireguard", "letsencrypt", "kubernetes",
+    "rancher", "docker", "security/opasswd", "machine-id",
+];
+
+/// Beneath the user's home, for the case that the home itself is a root.
+const HOME_SECRETS: [&str; 29] = [
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".pgpass",
+    ".my.cnf", ".git-credentials", ".vault-token", ".password-store", ".terraform.d", ".mozilla", ".thunderbird",
+    ".cargo/credentials", ".cargo/credentials.toml", ".config/gcloud", ".config/gh", ".config/helve", ".config/op",
+    ".config/google-chrome", ".config/chromium", ".local/share/keyrings", ".local/state/helve", ".bash_history",
+];
+
+/// Homes of tools beneath the user's home, and which of their folders a command needs.
+const TOOLS: [(&str, &[&str]); 18] = [
+    (".cargo", &["bin", "registry", "git"]),
+    (".rustup", &[""]),
+    (".pyenv", &[""]),
+    (".nvm", &["versions", "alias"]),
+    (".fnm", &[""]),
+    (".volta", &["bin", "tools"]),
+    (".bun", &["bin", "install"]),
+    (".deno", &["bin"]),
+    (".rbenv", &[""]),
+    (".asdf", &[""]),
+    (".sdkman", &["candidates"]),
+    (".juliaup", &[""]),
+    (".ghcup", &["bin", "ghc"]),
+    (".opam", &[""]),
+    (".local", &["bin", "lib", "share/uv", "share/mise", "share/pnpm", "share/fnm", "share/virtualenvs"]),
+    ("go", &["bin", "pkg"]),
+    ("miniconda3", &[""]),
+    ("anaconda3", &[""]),
+];
+
+/// Files of devices that a command may use where it has no `/dev` of its own.
+pub(super) const DEVICES: [&str; 7] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/fd"];
+
+/// What was found on this machine. Looked up once.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// The user's home.
+    pub(super) home: PathBuf,
+    /// Where programs are looked for.
+    pub(super) path: Vec<PathBuf>,
+    /// Folders of tools outside of the system's.
+    pub(super) tools: Vec<PathBuf>,
+    /// Secrets of the system that must be hidden.
+    pub(super) hidden: Vec<PathBuf>,
+}
+
+impl View {
+    pub(super) fn look(settings: &SandboxSettings) -> Self {
+        let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && *home != Path::new("/"));
+        let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
+        let home = fs::canonicalize(&home).unwrap_or(home);
+        let wanted: Vec<PathBuf> = if settings.path.is_empty() {
+            env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect()
+        } else {
+            settings.path.clone()
+        };
+        let mut path: Vec<PathBuf> = Vec::new();
+        for dir in wanted.into_iter().chain(SYSTEM_PATH.iter().map(PathBuf::from)) {
+            // A relative entry is a program of the workspace under a system's name.
+            if dir.is_absolute() && dir != home && !path.contains(&dir) {
+                path.push(dir);
+            }
+        }
+        let tools = tools(&path, &home);
+        let hidden = if rustix::process::geteuid().is_root() {
+            SYSTEM_SECRETS.iter().map(|name| Path::new("/etc").join(name)).filter(|path| path.exists()).collect()
+        } else {
+            Vec::new()
+        };
+        Self { home, path, tools, hidden }
+    }
+
+    /// Secrets that lie inside a root because the root holds the user's home.
+    pub(super) fn home_secrets(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
+        let covers = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        HOME_SECRETS
+            .iter()
+            .map(|name| self.home.join(name))
+            .filter(|path| covers(path) && path.exists() && !roots.iter().any(|root| root.starts_with(path)))
+            .collect()
+    }
+
+    /// What may be read where no mount hides anything: the system without its secrets.
+    pub(super) fn system_grants(&self) -> Vec<(PathBuf, Grant)> {
+        let mut grants = Vec::new();
+        for dir in SYSTEM.iter().map(PathBuf::from) {
+            if dir == Path::new("/etc") && !self.hidden.is_empty() {
+                self.around_secrets(&dir, &mut grants);
+            } else {
+                grants.push((dir, Grant::Read));
+            }
+        }
+        grants.extend(["/proc", "/sys/devices/system"].map(|dir| (PathBuf::from(dir), Grant::Read)));
+        grants.extend(DEVICES.iter().map(|file| (PathBuf::from(file), Grant::Write)));
+        grants
+    }
+
+    /// A folder's entries one by one, but for the secrets; the rules of the kernel know no exceptions.
+    fn around_secrets(&self, dir: &Path, grants: &mut Vec<(PathBuf, Grant)>) {
+        grants.push((dir.to_owned(), Grant::List));
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if self.hidden.contains(&path) {
+                continue;
+            }
+            if self.hidden.iter().any(|secret| secret.starts_with(&path)) {
+                self.around_secrets(&path, grants);
+            } else {
+                grants.push((path, Grant::Read));
+            }
+        }
+    }
+}
+
+/// Folders that programs on the path need, where they are not the system's.
+fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut add = |dir: PathBuf| {
+        if dir.is_dir() && !found.iter().any(|have| dir.starts_with(have)) {
+            found.push(dir);
+        }
+    };
+    for dir in path.iter().filter(|dir| !SYSTEM.iter().any(|system| dir.starts_with(system))) {
+        let Ok(inside) = dir.strip_prefix(home) else {
+            add(dir.clone());
+            continue;
+        };
+        let name = inside.components().next().map(|it| it.as_os_str().to_owned()).unwrap_or_default();
+        match TOOLS.iter().find(|(tool, _)| name == *tool) {
+            Some((tool, parts)) => parts.iter().for_each(|part| add(home.join(tool).join(part))),
+            None => add(dir.clone()),
+        }
+        if name == ".cargo" {
+            add(home.join(".rustup"));
+        }
+    }
+    found
+}

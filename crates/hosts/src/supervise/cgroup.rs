@@ -1,0 +1,117 @@
+//! Control groups, where this user may make them: the only limit that also holds root.
+
+use std::{
+    fs, io,
+    os::fd::RawFd,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use super::plan::Limits;
+
+/// A group for one command, in as many hierarchies as its limits need. Removed when dropped.
+pub(crate) struct Cgroup {
+    dirs: Vec<PathBuf>,
+}
+
+impl Cgroup {
+    /// A new group with these limits; `None` where groups cannot be made, or would limit nothing.
+    pub(crate) fn new(limits: &Limits) -> Option<Self> {
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).ok()?;
+        let name = format!("helve-{:016x}", u64::from_ne_bytes(name));
+        let mut group = Self { dirs: Vec::new() };
+        // The stage and the outer sandbox count too.
+        let processes = (limits.processes + 3).to_string();
+        group.add("pids", &name, &[("pids.max", &processes)]);
+        if let Some(memory) = limits.memory.map(|bytes| bytes.to_string()) {
+            let file = if unified("memory").is_some() { "memory.max" } else { "memory.limit_in_bytes" };
+            group.add("memory", &name, &[(file, &memory)]);
+        }
+        (!group.dirs.is_empty()).then_some(group)
+    }
+
+    fn add(&mut self, controller: &str, name: &str, settings: &[(&str, &str)]) {
+        let Some(parent) = separate(controller).or_else(|| unified(controller)) else { return };
+        let dir = parent.join(name);
+        if fs::create_dir(&dir).is_err() && !self.dirs.contains(&dir) {
+            return;
+        }
+        let limited = settings.iter().all(|(file, value)| fs::write(dir.join(file), value).is_ok());
+        if !limited && !self.dirs.contains(&dir) {
+            _ = fs::remove_dir(&dir);
+        } else if !self.dirs.contains(&dir) {
+            self.dirs.push(dir);
+        }
+    }
+
+    /// Moves a process, known by its handle, and its children into the group.
+    pub(super) fn take_in(&self, handle: RawFd) -> io::Result<()> {
+        let pid = pid_of(handle)?;
+        let mut pids = vec![pid.clone()];
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        pids.extend(children.split_whitespace().map(str::to_owned));
+        for dir in &self.dirs {
+            for pid in &pids {
+                fs::write(dir.join("cgroup.procs"), pid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something in the group was killed because its memory was used up.
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        self.dirs.iter().any(|dir| {
+            ["memory.events", "memory.oom_control"].iter().any(|file| {
+                let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
+                text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
+            })
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for dir in &self.dirs {
+            // Only a group of the new kind has this file; it ends even what outran the walk.
+            _ = fs::write(dir.join("cgroup.kill"), "1");
+            // The last of the dead may take a moment to leave.
+            for _ in 0..50 {
+                match fs::remove_dir(dir) {
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(Duration::from_millis(2)),
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+fn pid_of(handle: RawFd) -> io::Result<String> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{handle}"))?;
+    info.lines()
+        .find_map(|line| line.strip_prefix("Pid:"))
+        .map(|pid| pid.trim().to_owned())
+        .filter(|pid| !pid.starts_with('-'))
+        .ok_or_else(|| io::Error::other("the process is gone"))
+}
+
+/// Where this process is in the hierarchy of one controller (version 1).
+fn separate(controller: &str) -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        parts.next()?.split(',').any(|it| it == controller).then(|| parts.next()).flatten()
+    })?;
+    let dir = Path::new("/sys/fs/cgroup").join(controller).join(own.trim_start_matches('/'));
+    dir.join("cgroup.procs").exists().then_some(dir)
+}
+
+/// Where this process is in the one hierarchy (version 2), if that controller may be used below it.
+fn unified(controller: &str) -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let dir = Path::new("/sys/fs/cgroup").join(own.trim_start_matches('/'));
+    let enabled = fs::read_to_string(dir.join("cgroup.subtree_control")).ok()?;
+    enabled.split_whitespace().any(|it| it == controller).then_some(dir)
+}

@@ -1,0 +1,140 @@
+//! Between fork and exec: the inner walls go up around the command, one after the other.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
+};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::{
+    process::{Resource, Rlimit, chdir, getrlimit, ioctl_tiocsctty, setrlimit, setsid},
+    thread::{
+        CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+        set_capabilities_secure_bits, set_no_new_privs,
+    },
+};
+
+use super::{
+    plan::{Grant, Limits, Plan, Rules, Stdin, Tree},
+    seccomp, sys,
+};
+
+/// The newest rules asked for; an older kernel enforces those it knows.
+const RULES: ABI = ABI::V6;
+
+/// Becomes the command. Returns only when that failed, with the reason.
+pub(super) fn become_command(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> String {
+    if let Err(error) = prepare(plan, stdin, terminal) {
+        return error;
+    }
+    let mut argv = plan.argv.iter();
+    let Some(program) = argv.next() else { return "there is no program to start".to_owned() };
+    let error = Command::new(program).args(argv).env_clear().envs(plan.env.iter().cloned()).exec();
+    format!("cannot start {program}: {error}")
+}
+
+fn prepare(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
+    sys::reset_signals();
+    setsid().map_err(saying("cannot make a session"))?;
+    connect(plan.stdin, stdin, terminal)?;
+    limit(&plan.limits, plan.tree)?;
+    chdir(&plan.dir).map_err(|error| format!("cannot go to {}: {error}", plan.dir.display()))?;
+    let Some(walls) = &plan.walls else {
+        return sys::close_on_exec().map_err(saying("cannot close files"));
+    };
+    if plan.tree == Tree::Walk {
+        drop_capabilities()?;
+    }
+    set_no_new_privs(true).map_err(saying("cannot give up privileges"))?;
+    restrict_files(&walls.rules)?;
+    sys::close_on_exec().map_err(saying("cannot close files"))?;
+    sys::load_filter(&seccomp::filter(walls.sockets)).map_err(saying("cannot load the filter of system calls"))
+}
+
+fn saying<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+fn connect(kind: Stdin, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
+    let failed = saying("cannot connect input and output");
+    if let Some(terminal) = &terminal {
+        ioctl_tiocsctty(terminal.as_fd()).map_err(saying("cannot take the terminal"))?;
+        sys::place(terminal, 1).map_err(&failed)?;
+        sys::place(terminal, 2).map_err(&failed)?;
+    }
+    let nothing = File::open("/dev/null").map_err(&failed)?.into();
+    let input = match kind {
+        Stdin::Nothing => nothing,
+        Stdin::Sent => stdin.unwrap_or(nothing),
+        Stdin::Terminal => terminal.unwrap_or(nothing),
+    };
+    sys::place(&input, 0).map_err(&failed)
+}
+
+fn limit(limits: &Limits, tree: Tree) -> Result<(), String> {
+    // Without a namespace the kernel counts everything the user runs, so a tight limit would hit the wrong ones.
+    let processes = if tree == Tree::Namespace { limits.processes } else { limits.processes.max(4096) };
+    for (resource, most) in [
+        (Resource::Core, 0),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, processes),
+    ] {
+        let now = getrlimit(resource);
+        let most = now.maximum.map_or(most, |above| most.min(above));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(saying("cannot set limits"))?;
+    }
+    Ok(())
+}
+
+/// A root without namespaces is root on the machine; without capabilities it is only the owner of many files.
+fn drop_capabilities() -> Result<(), String> {
+    let failed = saying("cannot drop capabilities");
+    let have = rustix::thread::capabilities(None).map_err(&failed)?;
+    if have.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().iter() {
+            // A kernel that does not know one refuses it, which is as good.
+            _ = remove_capability_from_bounding_set(capability);
+        }
+        let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+        set_capabilities_secure_bits(bits).map_err(&failed)?;
+    }
+    clear_ambient_capability_set().map_err(&failed)?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).map_err(&failed)
+}
+
+fn restrict_files(rules: &Rules) -> Result<(), String> {
+    let failed = saying("cannot set up the file rules");
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(RULES))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(RULES)))
+        .and_then(Ruleset::create)
+        .map_err(&failed)?;
+    for (place, grant) in &rules.grants {
+        if let Ok(file) = PathFd::new(place) {
+            ruleset = ruleset.add_rule(PathBeneath::new(file, rights(*grant))).map_err(&failed)?;
+        }
+    }
+    let status = ruleset.restrict_self().map_err(&failed)?;
+    if rules.required && status.ruleset == RulesetStatus::NotEnforced {
+        return Err("the kernel has no Landlock, or it is turned off".to_owned());
+    }
+    Ok(())
+}
+
+fn rights(grant: Grant) -> BitFlags<AccessFs> {
+    match grant {
+        Grant::List => AccessFs::ReadDir.into(),
+        Grant::Read => AccessFs::from_read(RULES),
+        Grant::Write => AccessFs::from_all(RULES),
+    }
+}

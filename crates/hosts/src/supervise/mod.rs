@@ -1,0 +1,22 @@
+//! Running programs so that nothing of them is ever left: one small process between the engine and each command.
+//!
+//! The engine starts the *stage*: the same binary, under another first argument, inside the walls that a sandbox built.
+//! The stage puts up the inner walls, runs the command as its child, reaps what that leaves behind, and ends with it.
+//! One socket joins the two. When it closes, for whatever reason, the stage kills everything.
+
+mod cgroup;
+mod child;
+mod launch;
+mod plan;
+mod process;
+mod seccomp;
+mod stage;
+mod sys;
+mod terminal;
+mod tree;
+
+pub(crate) use cgroup::Cgroup;
+pub(crate) use launch::{Keep, Launch, launch, try_out};
+pub use plan::Limits;
+pub(crate) use plan::{Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
+pub use stage::inner_stage;

@@ -1,0 +1,107 @@
+//! What the engine tells the stage, and what the stage answers.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The first argument that turns the binary into the stage.
+pub(crate) const MARKER: &str = "--helve-inner-stage";
+
+/// The stage's first word: it is there, and has started nothing.
+pub(super) const HELLO: u8 = 0;
+/// The stage's answer when the command runs.
+pub(super) const STARTED: u8 = b'S';
+/// The stage's answer when it could not be started; a length (4 bytes) and text follow.
+pub(super) const FAILED: u8 = b'F';
+/// The stage's last word: the wait status (4 bytes) and whether something was left behind (1 byte) follow.
+pub(super) const ENDED: u8 = b'X';
+
+/// All that the stage needs to know. Travels in a sealed file without a name, never in the environment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) dir: PathBuf,
+    pub(crate) stdin: Stdin,
+    pub(crate) terminal: bool,
+    pub(crate) tree: Tree,
+    pub(crate) walls: Option<Walls>,
+    pub(crate) limits: Limits,
+}
+
+/// Where the command's standard input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stdin {
+    /// It is at its end.
+    Nothing,
+    /// A file that travels with the plan.
+    Sent,
+    /// The terminal.
+    Terminal,
+}
+
+/// How the stage finds everything that the command started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tree {
+    /// The stage is the first process of a PID namespace: all others are the command's.
+    Namespace,
+    /// The stage adopts orphans, and walks `/proc`.
+    Walk,
+}
+
+/// The inner walls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Walls {
+    pub(crate) rules: Rules,
+    pub(crate) sockets: Sockets,
+}
+
+/// Which files may be used; everything else is refused by Landlock.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Rules {
+    /// Places and what may be done beneath them. A place that does not exist is passed over.
+    pub(crate) grants: Vec<(PathBuf, Grant)>,
+    /// Whether to start at all where the kernel has no Landlock.
+    pub(crate) required: bool,
+}
+
+/// What may be done beneath a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Grant {
+    /// See the names, but open no file.
+    List,
+    /// Read and run.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// Which sockets may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Sockets {
+    /// Local ones and IP: the network namespace has nothing but its own loopback, or the network is on.
+    Ip,
+    /// Pairs only, no addresses at all: there is no namespace, and the network is off.
+    Pairs,
+    /// IP, but no named local sockets: there is no namespace, and the network is on.
+    IpWithoutLocal,
+}
+
+/// Limits of each command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processes and threads at once.
+    pub processes: u64,
+    /// Bytes of the largest file it may write.
+    pub file_size: u64,
+    /// Open files of each process.
+    pub open_files: u64,
+    /// Bytes of memory of the whole tree, where a control group can hold it to that.
+    pub memory: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { processes: 1024, file_size: 16 << 30, open_files: 4096, memory: None }
+    }
+}

@@ -1,0 +1,339 @@
+//! A running command, seen from the engine.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
+    process::ExitStatus,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result,
+    ports::{Exit, Level, Noticed, Process, Signal},
+};
+use rustix::process::{Signal as RawSignal, pidfd_send_signal};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::{
+        UnixStream,
+        unix::pipe::{Receiver, Sender},
+    },
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Cgroup,
+    launch::{Launch, Wires},
+    plan::{ENDED, Tree},
+};
+use crate::sandbox::Denials;
+
+/// The most that is read at once.
+const PIECE: usize = 64 << 10;
+/// After the end: how long a pipe that somebody still holds is listened to.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// A command and the files that lead to it. Dropping it ends the command with all that it started.
+pub(crate) struct Running {
+    pub(super) control: UnixStream,
+    handle: Arc<OwnedFd>,
+    gone: Option<oneshot::Receiver<()>>,
+    out: Option<Receiver>,
+    err: Option<Receiver>,
+    terminal: Option<AsyncFd<OwnedFd>>,
+    input: Option<Sender>,
+    /// What was typed before the terminal was ready to take it.
+    typed: VecDeque<u8>,
+    level: Level,
+    tree: Tree,
+    cgroup: Option<Arc<Cgroup>>,
+    word: Vec<u8>,
+    denials: Denials,
+    end: Option<Exit>,
+    told: bool,
+}
+
+impl Running {
+    pub(super) fn new(
+        wires: Wires,
+        handle: Arc<OwnedFd>,
+        gone: oneshot::Receiver<()>,
+        launch: &mut Launch,
+    ) -> io::Result<Self> {
+        let terminal = wires.terminal.map(AsyncFd::register).transpose()?;
+        Ok(Self {
+            control: UnixStream::from_std(wires.control)?,
+            handle,
+            gone: Some(gone),
+            out: Some(Receiver::from_owned_fd(wires.out)?),
+            err: Some(Receiver::from_owned_fd(wires.err)?),
+            terminal,
+            input: wires.input.map(Sender::from_owned_fd).transpose()?,
+            typed: VecDeque::new(),
+            level: launch.level,
+            tree: launch.plan.tree,
+            cgroup: launch.cgroup.take(),
+            word: Vec::new(),
+            denials: Denials::of(launch),
+            end: None,
+            told: false,
+        })
+    }
+
+    /// Moves the stage into its control group, before it has started anything.
+    pub(super) fn join_cgroup(&mut self) -> Result<()> {
+        let Some(group) = &self.cgroup else { return Ok(()) };
+        group.take_in(self.handle.as_raw_fd()).map_err(|error| {
+            Error::Internal(anyhow::Error::new(error).context("putting a command into its control group"))
+        })
+    }
+
+    /// What the outer sandbox had to say when it failed.
+    pub(super) async fn last_words(&mut self) -> String {
+        let mut text = Vec::new();
+        let all = async {
+            while let Some(err) = &self.err {
+                _ = err.readable().await;
+                match err.try_read_buf(&mut text) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(count) if count > 0 && text.len() < 4096 => {}
+                    _ => break,
+                }
+            }
+        };
+        _ = timeout(Duration::from_secs(1), all).await;
+        let text = String::from_utf8_lossy(&text).trim().to_owned();
+        if text.is_empty() { "it ended without a word".to_owned() } else { text }
+    }
+
+    /// Keeps text for the terminal, and the end of input after it.
+    pub(super) fn type_in(&mut self, bytes: Vec<u8>) {
+        self.typed.extend(bytes);
+        self.typed.extend(b"\x04");
+    }
+
+    /// One step: a piece of output, or nothing yet.
+    async fn step(&mut self) -> Option<Noticed> {
+        let done = self.end.is_some();
+        tokio::select! {
+            biased;
+            piece = read(&mut self.err), if self.err.is_some() => {
+                self.denials.read(&piece);
+                (!piece.is_empty()).then_some(Noticed::Stderr(piece))
+            }
+            piece = read(&mut self.out), if self.out.is_some() => {
+                (!piece.is_empty()).then_some(Noticed::Stdout(piece))
+            }
+            piece = screen(&mut self.terminal, &mut self.typed), if self.terminal.is_some() => {
+                self.denials.read(&piece);
+                (!piece.is_empty()).then_some(Noticed::Stdout(piece))
+            }
+            () = listen(&self.control, &mut self.word), if !done => {
+                self.end = self.ending();
+                None
+            }
+            () = sleep(DRAIN), if done => {
+                (self.out, self.err, self.terminal) = (None, None, None);
+                None
+            }
+        }
+    }
+
+    /// How it ended, if the stage has said so or is gone.
+    fn ending(&mut self) -> Option<Exit> {
+        let told = match self.word[..] {
+            [ENDED, a, b, c, d, left] => Some((i32::from_le_bytes([a, b, c, d]), left != 0)),
+            [.., 0xFF] => None,
+            _ => return None,
+        };
+        // Only somebody who kills the stage from outside can keep it from its last word.
+        let Some((status, left_behind)) = told else {
+            return Some(Exit { code: 137, signal: Some(libc::SIGKILL), left_behind: false, denials: Vec::new() });
+        };
+        let status = ExitStatus::from_raw(status);
+        let signal = status.signal();
+        let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
+        Some(Exit { code, signal, left_behind, denials: Vec::new() })
+    }
+}
+
+/// Reads a piece; empty at the end, and then the pipe is closed.
+async fn read(pipe: &mut Option<Receiver>) -> Vec<u8> {
+    let Some(open) = pipe else { return Vec::new() };
+    loop {
+        _ = open.readable().await;
+        let mut piece = vec![0; PIECE];
+        match open.try_read(&mut piece) {
+            Ok(count) if count > 0 => {
+                piece.truncate(count);
+                // A byte at a time must not cost a page each while it waits to be taken.
+                piece.shrink_to_fit();
+                return piece;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => {
+                *pipe = None;
+                return Vec::new();
+            }
+        }
+    }
+}
+
+/// Reads a piece of what a terminal shows, and types what is waiting meanwhile.
+async fn screen(terminal: &mut Option<AsyncFd<OwnedFd>>, typed: &mut VecDeque<u8>) -> Vec<u8> {
+    let Some(open) = terminal else { return Vec::new() };
+    let interest = |typed: &VecDeque<u8>| {
+        if typed.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE }
+    };
+    loop {
+        let Ok(mut ready) = open.ready(interest(typed)).await else { break };
+        if ready.ready().is_writable() && !typed.is_empty() {
+            match ready.try_io(|file| Ok(rustix::io::write(file, typed.as_slices().0)?)) {
+                Ok(Ok(count)) => _ = typed.drain(..count),
+                Ok(Err(_)) => typed.clear(),
+                Err(_) => {}
+            }
+        }
+        if ready.ready().is_readable() || ready.ready().is_read_closed() {
+            let mut piece = vec![0; PIECE];
+            match ready.try_io(|file| Ok(rustix::io::read(file, &mut piece)?)) {
+                Ok(Ok(count)) if count > 0 => {
+                    piece.truncate(count);
+                    return piece;
+                }
+                // The kernel says EIO when the last program has let go of the terminal.
+                Ok(_) => break,
+                Err(_) => {}
+            }
+        }
+    }
+    *terminal = None;
+    Vec::new()
+}
+
+/// Collects the stage's last word; a lone 0xFF stands for a stage that went without one.
+async fn listen(control: &UnixStream, word: &mut Vec<u8>) {
+    loop {
+        _ = control.readable().await;
+        let mut piece = [0; 16];
+        match control.try_read(&mut piece) {
+            Ok(count) if count > 0 => {
+                word.extend(&piece[..count]);
+                if word.len() >= 6 {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => {
+                word.push(0xFF);
+                return;
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Process for Running {
+    async fn next(&mut self) -> Noticed {
+        while self.out.is_some() || self.err.is_some() || self.terminal.is_some() || self.end.is_none() {
+            if let Some(noticed) = self.step().await {
+                return noticed;
+            }
+        }
+        let out_of_memory = self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
+        if let Some(gone) = &mut self.gone {
+            // The outer sandbox ends right after the stage; what was kept for it is let go of then.
+            _ = timeout(Duration::from_secs(1), gone).await;
+            self.gone = None;
+        }
+        match &mut self.end {
+            Some(exit) => {
+                if !self.told {
+                    exit.denials = self.denials.told(out_of_memory);
+                    self.told = true;
+                }
+                Noticed::Exit(exit.clone())
+            }
+            None => Noticed::Exit(Exit { code: 137, signal: Some(9), left_behind: false, denials: Vec::new() }),
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.end.is_some() {
+            return Err(Error::failed("the program has ended; nothing reads its input any more"));
+        }
+        if self.terminal.is_some() {
+            self.typed.extend(bytes);
+            return Ok(());
+        }
+        let Some(input) = &self.input else {
+            return Err(Error::failed("the program's input is closed; start it with its input kept open"));
+        };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            _ = input.writable().await;
+            match input.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Err(Error::failed("the program has closed its input"));
+                }
+                Err(error) => return Err(Error::Internal(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        if self.terminal.is_some() {
+            self.typed.extend(b"\x04");
+        }
+        self.input = None;
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        let number = match signal {
+            Signal::Interrupt => libc::SIGINT,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Kill => libc::SIGKILL,
+            Signal::HangUp => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
+            Signal::Stop => libc::SIGSTOP,
+            Signal::Continue => libc::SIGCONT,
+            Signal::User1 => libc::SIGUSR1,
+            Signal::User2 => libc::SIGUSR2,
+        };
+        loop {
+            _ = self.control.writable().await;
+            match self.control.try_write(&[number as u8]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A stage that is gone has ended its tree already.
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn level(&self) -> Level {
+        self.level
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Without a namespace the stage must live to end the tree; it does so when its socket closes.
+        if self.tree == Tree::Namespace && self.end.is_none() {
+            _ = pidfd_send_signal(&*self.handle, RawSignal::KILL);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The filter of system calls: what no command has business with is refused, whatever the file rules say.
+//!
+//! It is written by hand because it must look at the architecture and at the second numbering of x86 (x32) first:
+//! a list of refusals that can be walked around by another number is none.
+
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter,
+};
+
+use super::plan::Sockets;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xC000_00B7;
+
+/// System calls of x86 in their x32 numbering have this bit.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
+/// New namespaces of every kind, as flags of `clone`.
+const NAMESPACES: u32 = 0x7E02_0000;
+
+/// Looking into other processes, other ways around the filter, the machine itself.
+const REFUSED: &[i64] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
+
+/// The whole filter.
+pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
+    let mut out = Vec::with_capacity(256);
+    out.push(load(4));
+    unless(&mut out, BPF_JEQ, ARCH, KILL);
+    out.push(load(0));
+    #[cfg(target_arch = "x86_64")]
+    when(&mut out, BPF_JGE, X32, REFUSE);
+    for number in REFUSED {
+        when(&mut out, BPF_JEQ, *number as u32, REFUSE);
+    }
+    // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
+    when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, ABSENT);
+    block(&mut out, libc::SYS_clone, |out| {
+        out.push(load(argument(0)));
+        when(out, BPF_JSET, NAMESPACES, REFUSE);
+    });
+    // Only the low half counts for the kernel, so only the low half is compared.
+    block(&mut out, libc::SYS_ioctl, |out| {
+        out.push(load(argument(1)));
+        when(out, BPF_JEQ, libc::TIOCSTI as u32, REFUSE);
+        when(out, BPF_JEQ, libc::TIOCLINUX as u32, REFUSE);
+    });
+    socket_rules(&mut out, sockets);
+    out.push(answer(ALLOW));
+    out
+}
+
+fn socket_rules(out: &mut Vec<sock_filter>, sockets: Sockets) {
+    let families: &[i32] = match sockets {
+        Sockets::Ip => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        Sockets::Pairs => &[libc::AF_UNIX],
+        Sockets::IpWithoutLocal => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+    };
+    block(out, libc::SYS_socket, |out| {
+        out.push(load(argument(0)));
+        one_of(out, families);
+        if families.contains(&libc::AF_NETLINK) {
+            // Routes may be read; every other kind of netlink is somebody's private interface.
+            out.push(load(argument(0)));
+            let skip = jump(BPF_JEQ, libc::AF_NETLINK as u32, 0, 3);
+            out.push(skip);
+            out.push(load(argument(2)));
+            unless(out, BPF_JEQ, 0, REFUSE);
+        }
+        if sockets == Sockets::Pairs {
+            refuse_datagrams(out);
+        }
+    });
+    block(out, libc::SYS_socketpair, |out| {
+        out.push(load(argument(0)));
+        one_of(out, &[libc::AF_UNIX]);
+        if sockets != Sockets::Ip {
+            refuse_datagrams(out);
+        }
+    });
+    if sockets == Sockets::Pairs {
+        // A named socket of another program (docker, ssh-agent, D-Bus) is a way out that no file rule closes.
+        for number in [libc::SYS_connect, libc::SYS_bind] {
+            when(out, BPF_JEQ, number as u32, REFUSE);
+        }
+    }
+}
+
+/// A datagram carries its address with it, past the refusal of `connect`.
+fn refuse_datagrams(out: &mut Vec<sock_filter>) {
+    out.push(load(argument(1)));
+    out.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xF));
+    when(out, BPF_JEQ, libc::SOCK_DGRAM as u32, REFUSE);
+    when(out, BPF_JEQ, libc::SOCK_RAW as u32, REFUSE);
+}
+
+/// Refuses unless the loaded value is one of these.
+fn one_of(out: &mut Vec<sock_filter>, values: &[i32]) {
+    for (at, value) in values.iter().enumerate() {
+        out.push(jump(BPF_JEQ, *value as u32, (values.len() - at) as u8, 0));
+    }
+    out.push(answer(REFUSE));
+}
+
+/// Instructions for one system call. They end in an answer, so that what follows still has the number loaded.
+fn block(out: &mut Vec<sock_filter>, number: i64, fill: impl FnOnce(&mut Vec<sock_filter>)) {
+    let mut inner = Vec::new();
+    fill(&mut inner);
+    inner.push(answer(ALLOW));
+    out.push(jump(BPF_JEQ, number as u32, 0, inner.len() as u8));
+    out.extend(inner);
+}
+
+fn when(out: &mut Vec<sock_filter>, test: u32, value: u32, then: u32) {
+    out.push(jump(test, value, 0, 1));
+    out.push(answer(then));
+}
+
+fn unless(out: &mut Vec<sock_filter>, test: u32, value: u32, then: u32) {
+    out.push(jump(test, value, 1, 0));
+    out.push(answer(then));
+}
+
+fn load(at: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, at)
+}
+
+/// Where the low half of an argument is.
+fn argument(index: u32) -> u32 {
+    16 + index * 8 + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+fn answer(action: u32) -> sock_filter {
+    statement(BPF_RET | BPF_K, action)
+}
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn jump(test: u32, value: u32, yes: u8, no: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | test | BPF_K) as u16, jt: yes, jf: no, k: value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a filter as the kernel would.
+    fn verdict(sockets: Sockets, arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
+        let program = filter(sockets);
+        let word = |at: u32| match at {
+            0 => number as u32,
+            4 => arch,
+            _ => arguments[((at - 16) / 8) as usize] as u32,
+        };
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = program[at];
+            let code = u32::from(step.code);
+            at += 1;
+            match code & 0x7 {
+                BPF_LD => value = word(step.k),
+                BPF_ALU => value &= step.k,
+                BPF_RET => return step.k,
+                _ => {
+                    let yes = match code & 0xF0 {
+                        BPF_JEQ => value == step.k,
+                        BPF_JGE => value >= step.k,
+                        _ => value & step.k != 0,
+                    };
+                    at += usize::from(if yes { step.jt } else { step.jf });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_by_number_and_argument() {
+        let ip = |number, arguments| verdict(Sockets::Ip, ARCH, number, arguments);
+        assert_eq!(ip(libc::SYS_read, [0; 3]), ALLOW);
+        assert_eq!(ip(libc::SYS_ptrace, [0; 3]), REFUSE);
+        assert_eq!(ip(libc::SYS_clone3, [0; 3]), ABSENT);
+        assert_eq!(ip(libc::SYS_clone, [0x11, 0, 0]), ALLOW);
+        assert_eq!(ip(libc::SYS_clone, [0x1000_0011, 0, 0]), REFUSE);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI as u64 | 1 << 40, 0]), REFUSE);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS as u64, 0]), ALLOW);
+        assert_eq!(verdict(Sockets::Ip, 0x4000_0003, libc::SYS_read, [0; 3]), KILL);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_other_numbering_of_x86_is_refused() {
+        assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_ptrace | 0x4000_0000, [0; 3]), REFUSE);
+    }
+
+    #[test]
+    fn sockets_by_family() {
+        let socket = |sockets, family: i32, kind: i32, protocol: u64| {
+            verdict(sockets, ARCH, libc::SYS_socket, [family as u64, kind as u64, protocol]) == ALLOW
+        };
+        let cloexec = libc::SOCK_CLOEXEC;
+        assert!(socket(Sockets::Ip, libc::AF_INET, libc::SOCK_DGRAM, 0));
+        assert!(socket(Sockets::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 0));
+        assert!(!socket(Sockets::Ip, libc::AF_NETLINK, libc::SOCK_RAW, 9));
+        assert!(!socket(Sockets::Ip, libc::AF_VSOCK, libc::SOCK_STREAM, 0));
+        assert!(!socket(Sockets::Pairs, libc::AF_INET, libc::SOCK_STREAM, 0));
+        assert!(socket(Sockets::Pairs, libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0));
+        assert!(!socket(Sockets::Pairs, libc::AF_UNIX, libc::SOCK_DGRAM | cloexec, 0));
+        assert!(!socket(Sockets::IpWithoutLocal, libc::AF_UNIX, libc::SOCK_STREAM, 0));
+        assert_eq!(verdict(Sockets::Pairs, ARCH, libc::SYS_connect, [0; 3]), REFUSE);
+        assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_connect, [0; 3]), ALLOW);
+    }
+}

@@ -1,0 +1,107 @@
+//! The few calls to the kernel that have no safe form.
+#![allow(unsafe_code, reason = "fork, signal masks and seccomp have no safe wrapper; each use says why it is sound")]
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+};
+
+/// Which side of a fork this is.
+pub(super) enum Forked {
+    /// The new process.
+    Child,
+    /// The old one, with the child's id.
+    Parent(i32),
+}
+
+/// Splits the process. Only the stage calls it, which never has a second thread.
+pub(super) fn fork() -> io::Result<Forked> {
+    // SAFETY: the stage is single-threaded, so that the child may use everything the parent could.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// Ends the process at once, without running anything more.
+pub(super) fn leave(code: i32) -> ! {
+    // SAFETY: `_exit` takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Puts an open file at 0, 1 or 2.
+pub(super) fn place(file: &impl AsRawFd, at: RawFd) -> io::Result<()> {
+    // SAFETY: `file` is open for as long as the call lasts; 0 to 2 are owned by nobody in the stage.
+    check(unsafe { libc::dup2(file.as_raw_fd(), at) }).map(drop)
+}
+
+/// Every open file from 3 on is closed when the next program starts.
+pub(super) fn close_on_exec() -> io::Result<()> {
+    // SAFETY: sets a flag on descriptors; closes nothing that anybody owns.
+    let done = unsafe {
+        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes every open file from 3 on: whatever the engine's own parent left open.
+pub(super) fn close_inherited() -> io::Result<()> {
+    // SAFETY: called first thing in the stage, when it owns nothing but 0, 1 and 2.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Holds all signals back and gives a file that is readable when a child has changed or the stage is asked to end.
+pub(super) fn hold_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the sets are initialised by `sigfillset`/`sigemptyset` before they are read; the file is new and ours.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()))?;
+        let mut some: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut some);
+        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&raw mut some, signal);
+        }
+        let file = check(libc::signalfd(-1, &raw const some, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(file))
+    }
+}
+
+/// Every signal does again what it does by default.
+pub(super) fn reset_signals() {
+    // SAFETY: sets dispositions and an empty mask; signals that cannot be set (KILL, STOP) are refused without harm.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Sends a signal to one process, or (`-1`) to every other one of the namespace.
+pub(super) fn kill(pid: i32, signal: i32) {
+    // SAFETY: takes two numbers. A process that is gone already is no error.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Loads a filter of system calls for this process and all that come from it.
+pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the program outlives the call, and the kernel only reads it.
+    let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The inherited standard files, as ours.
+pub(super) fn standard(at: RawFd) -> OwnedFd {
+    // SAFETY: the stage takes each of 0, 1 and 2 once, and nothing else in it closes them.
+    unsafe { OwnedFd::from_raw_fd(at) }
+}
+
+fn check(answer: i32) -> io::Result<i32> {
+    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}

@@ -1,0 +1,73 @@
+//! Everything that a command has started, however it tried to get away.
+
+use std::{fs, process};
+
+use rustix::process::{WaitOptions, WaitStatus, wait};
+
+use super::{plan::Tree, sys};
+
+impl Tree {
+    /// Sends a signal to all of it.
+    pub(super) fn signal(self, signal: i32) {
+        match self {
+            // The kernel leaves out the sender, which is the stage.
+            Self::Namespace => sys::kill(-1, signal),
+            Self::Walk => descendants().into_iter().for_each(|pid| sys::kill(pid, signal)),
+        }
+        // A stopped process hears of its end only when it goes on.
+        if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT) {
+            self.signal(libc::SIGCONT);
+        }
+    }
+
+    /// Kills all of it. A tree that forks while it is walked is stopped first, so that it cannot outrun the walk.
+    pub(super) fn kill(self) {
+        if self == Self::Walk {
+            self.signal(libc::SIGSTOP);
+        }
+        self.signal(libc::SIGKILL);
+    }
+}
+
+/// What waiting for children found.
+pub(super) enum Reaped {
+    /// One has ended: its id and how.
+    One(i32, WaitStatus),
+    /// None has ended, but some run.
+    Running,
+    /// There are none.
+    Empty,
+}
+
+/// Buries the next child that has ended.
+pub(super) fn reap() -> Reaped {
+    match wait(WaitOptions::NOHANG) {
+        Ok(Some((pid, status))) => Reaped::One(pid.as_raw_nonzero().get(), status),
+        Ok(None) => Reaped::Running,
+        Err(rustix::io::Errno::INTR) => Reaped::Running,
+        Err(_) => Reaped::Empty,
+    }
+}
+
+/// All processes below this one. Orphans are among them, because the stage adopts them.
+fn descendants() -> Vec<i32> {
+    let pairs: Vec<(i32, i32)> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: i32| Some((pid, parent_of(pid)?)))
+        .collect();
+    let mut found = vec![process::id() as i32];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        found.extend(pairs.iter().filter(|(pid, above)| *above == parent && *pid != parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may hold anything, so the fields are counted from its end.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}

@@ -1,0 +1,7 @@
+//! What the hosts promise, tried from outside.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod folder;
+mod rg;
+mod sandbox;

@@ -1,0 +1,123 @@
+//! JSON-RPC as it goes out, written once, field by field.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    revision::Era,
+    wire::{Fault, Id},
+};
+
+/// A result while it is being written.
+pub(crate) struct Answer {
+    bytes: Vec<u8>,
+    empty: bool,
+    era: Era,
+}
+
+impl Answer {
+    /// Begins the result of a request.
+    pub(crate) fn to(id: &Id, era: Era) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        write(&mut bytes, id);
+        bytes.extend_from_slice(br#","result":{"#);
+        Self { bytes, empty: true, era }
+    }
+
+    /// Adds a field.
+    pub(crate) fn field(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
+        self.key(key);
+        write(&mut self.bytes, value);
+        self
+    }
+
+    /// Adds a field whose JSON is there already.
+    pub(crate) fn raw(mut self, key: &str, json: &str) -> Self {
+        self.key(key);
+        self.bytes.extend_from_slice(json.as_bytes());
+        self
+    }
+
+    /// Says how long a client may keep the result, where the revision wants to know.
+    pub(crate) fn fresh_for(self, milliseconds: u32) -> Self {
+        match self.era {
+            Era::Legacy => self,
+            Era::Modern => self.field("ttlMs", &milliseconds).field("cacheScope", "private"),
+        }
+    }
+
+    /// The whole message.
+    pub(crate) fn done(self) -> Vec<u8> {
+        let mut whole = match self.era {
+            Era::Legacy => self,
+            Era::Modern => self
+                .field("resultType", "complete")
+                .field("_meta", &json!({ "io.modelcontextprotocol/serverInfo": us() })),
+        };
+        whole.bytes.extend_from_slice(b"}}");
+        whole.bytes
+    }
+
+    fn key(&mut self, key: &str) {
+        if !self.empty {
+            self.bytes.push(b',');
+        }
+        self.empty = false;
+        write(&mut self.bytes, key);
+        self.bytes.push(b':');
+    }
+}
+
+/// Who we are, as clients show it.
+pub(crate) fn us() -> serde_json::Value {
+    json!({ "name": "helve", "title": "Helve", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// An error, to a request or to something that was none.
+pub(crate) fn error(id: Option<&Id>, fault: &Fault) -> Vec<u8> {
+    let mut bytes = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    write(&mut bytes, &id);
+    bytes.extend_from_slice(br#","error":"#);
+    write(&mut bytes, fault);
+    bytes.push(b'}');
+    bytes
+}
+
+/// A notification.
+pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    let mut bytes = br#"{"jsonrpc":"2.0","method":"#.to_vec();
+    write(&mut bytes, method);
+    bytes.extend_from_slice(br#","params":"#);
+    write(&mut bytes, params);
+    bytes.push(b'}');
+    bytes
+}
+
+/// A request of ours to the client.
+pub(crate) fn request(id: impl Display, method: &str, params: &impl Serialize) -> Vec<u8> {
+    let mut bytes = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    write(&mut bytes, &id.to_string());
+    bytes.extend_from_slice(br#","method":"#);
+    write(&mut bytes, method);
+    bytes.extend_from_slice(br#","params":"#);
+    write(&mut bytes, params);
+    bytes.push(b'}');
+    bytes
+}
+
+/// Several answers as one array.
+pub(crate) fn batch(answers: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+    (!answers.is_empty()).then(|| [&b"["[..], &answers.join(&b','), b"]"].concat())
+}
+
+/// JSON in memory cannot fail but for a map whose keys are no strings; then the value is `null` and the message whole.
+fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    let start = bytes.len();
+    if serde_json::to_writer(&mut *bytes, value).is_err() {
+        bytes.truncate(start);
+        bytes.extend_from_slice(b"null");
+    }
+}

@@ -1,0 +1,144 @@
+//! `tools/list` and `tools/call`: an engine's tools and replies in the protocol's words.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use helve_contract::{Annotations, Media, Reply, Spec};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{answer::Answer, revision::Era, wire::Id};
+
+/// A tool as a client sees it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool<'a> {
+    name: &'a str,
+    title: String,
+    description: &'a str,
+    input_schema: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Value>,
+    annotations: Annotations,
+}
+
+/// The JSON of all tools, in the engine's order.
+pub(crate) fn list<'a>(specs: impl Iterator<Item = &'a Spec>) -> String {
+    let tools: Vec<_> = specs
+        .map(|spec| Tool {
+            name: &spec.name,
+            title: title(&spec.name),
+            description: &spec.description,
+            input_schema: object(&spec.schema),
+            output_schema: shape(spec),
+            annotations: spec.effects.annotations(),
+        })
+        .collect();
+    serde_json::to_string(&tools).unwrap_or_else(|_| "[]".into())
+}
+
+/// The shape of a tool's data where the protocol can say it: only objects have one.
+pub(crate) fn shape(spec: &Spec) -> Option<&Value> {
+    spec.output.as_ref().filter(|it| it.get("type").is_some_and(|it| it == "object"))
+}
+
+/// A schema whose root is an object: the protocol has no other arguments.
+fn object(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    match &mut schema {
+        Value::Object(map) if map.get("type").is_some_and(|it| it == "object") => {}
+        Value::Object(map) if !map.contains_key("type") => {
+            map.insert("type".into(), "object".into());
+        }
+        other => *other = json!({ "type": "object" }),
+    }
+    schema
+}
+
+/// A name as people read it: `web_fetch` is `Web Fetch`, `FileRead` is `File Read`.
+fn title(name: &str) -> String {
+    let mut title = String::new();
+    let mut last = ' ';
+    for it in name.chars() {
+        let starts = last == '_' || last == ' ' || (it.is_uppercase() && last.is_lowercase());
+        if it != '_' {
+            if starts && !title.is_empty() {
+                title.push(' ');
+            }
+            title.extend(starts.then(|| it.to_ascii_uppercase()).or(Some(it)));
+        }
+        last = it;
+    }
+    title
+}
+
+/// One part of a result.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Part<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        data: String,
+        #[serde(rename = "mimeType")]
+        mime: &'a str,
+    },
+    Audio {
+        data: String,
+        #[serde(rename = "mimeType")]
+        mime: &'a str,
+    },
+    Resource {
+        resource: Embedded<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct Embedded<'a> {
+    uri: String,
+    #[serde(rename = "mimeType")]
+    mime: &'a str,
+    blob: String,
+}
+
+/// A reply as the result of a call.
+pub(crate) fn result(id: &Id, era: Era, reply: &Reply, has_shape: bool) -> Vec<u8> {
+    let media = reply.media.iter().enumerate().map(|(at, media)| part(at, media));
+    let text = (!reply.text.is_empty() || reply.media.is_empty()).then_some(Part::Text { text: &reply.text });
+    let parts: Vec<_> = text.into_iter().chain(media).collect();
+
+    let mut answer = Answer::to(id, era).field("content", &parts);
+    if let Some(data @ Value::Object(_)) = &reply.data
+        && has_shape
+        && !reply.is_error
+    {
+        answer = answer.field("structuredContent", data);
+    }
+    answer.field("isError", &reply.is_error).done()
+}
+
+fn part(at: usize, media: &Media) -> Part<'_> {
+    let (mime, data) = (media.mime.as_str(), BASE64.encode(&media.bytes));
+    match mime.split('/').next() {
+        Some("image") => Part::Image { data, mime },
+        Some("audio") => Part::Audio { data, mime },
+        _ => Part::Resource { resource: Embedded { uri: format!("helve://reply/{at}"), mime, blob: data } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_titles() {
+        let titles = ["web_fetch", "FileRead", "ls", "TodoWrite", "mcp__git__log"].map(title);
+        assert_eq!(titles, ["Web Fetch", "File Read", "Ls", "Todo Write", "Mcp Git Log"]);
+    }
+
+    #[test]
+    fn every_schema_is_an_object() {
+        let seen = [json!({}), json!({ "type": "null" }), json!({ "type": "object", "properties": {} })]
+            .map(|it| object(&it).to_string());
+        assert_eq!(seen, [r#"{"type":"object"}"#, r#"{"type":"object"}"#, r#"{"type":"object","properties":{}}"#]);
+    }
+}

@@ -1,0 +1,213 @@
+//! Questions to the user of a client: may this call run?
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use helve_contract::Call;
+use helve_engine::{Answer, Approver, Question};
+use serde_json::{Value, json, value::RawValue};
+use tokio::sync::oneshot;
+
+use crate::{
+    answer,
+    peer::{Outbox, Peer},
+};
+
+/// Whether a client that has these capabilities can put a form to its user.
+pub(crate) fn is_offered(capabilities: &Value) -> bool {
+    // An empty object means forms; one that names modes must name this one.
+    match capabilities.get("elicitation") {
+        Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),
+        _ => false,
+    }
+}
+
+/// Our questions to a client that it has not answered yet.
+#[derive(Default)]
+pub(crate) struct Asks {
+    next: AtomicU64,
+    open: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+}
+
+impl Asks {
+    fn open(&self) -> (String, oneshot::Receiver<Value>) {
+        let id = format!("helve-{}", self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        let (answer, answered) = oneshot::channel();
+        self.lock().insert(id.clone(), answer);
+        (id, answered)
+    }
+
+    /// The client has answered, with a result or with an error.
+    pub(crate) fn settle(&self, id: &str, result: Option<&RawValue>) {
+        let waiting = self.lock().remove(id);
+        if let Some(waiting) = waiting
+            && let Some(Ok(result)) = result.map(|it| serde_json::from_str(it.get()))
+        {
+            let _ = waiting.send(result);
+        }
+    }
+
+    /// Nobody will answer any more.
+    pub(crate) fn forget_all(&self) {
+        self.lock().clear();
+    }
+
+    fn forget(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Value>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks the user of the client that made a call, if that client can ask.
+///
+/// Give it to the engine's gate and to the server's [`Options`](crate::Options); it finds the client by the call.
+#[derive(Default)]
+pub struct ElicitApprover {
+    desks: Mutex<HashMap<String, Desk>>,
+    otherwise: Option<Arc<dyn Approver>>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    peer: Arc<Peer>,
+    out: Arc<dyn Outbox>,
+}
+
+impl ElicitApprover {
+    /// An approver that says no where the client cannot ask.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An approver that asks another where the client cannot ask.
+    pub fn or(otherwise: Arc<dyn Approver>) -> Self {
+        Self { otherwise: Some(otherwise), ..Self::default() }
+    }
+
+    /// Says which client a call came from, until the seat is dropped.
+    pub(crate) fn seat(self: &Arc<Self>, call: &str, peer: Arc<Peer>, out: Arc<dyn Outbox>) -> DeskSeat {
+        self.lock().insert(call.to_owned(), Desk { peer, out });
+        DeskSeat { approver: self.clone(), call: call.to_owned() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Desk>> {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call's entry in the approver's book.
+pub(crate) struct DeskSeat {
+    approver: Arc<ElicitApprover>,
+    call: String,
+}
+
+impl Drop for DeskSeat {
+    fn drop(&mut self) {
+        self.approver.lock().remove(&self.call);
+    }
+}
+
+#[async_trait]
+impl Approver for ElicitApprover {
+    async fn ask(&self, question: &Question, call: &Call) -> Answer {
+        let desk = self.lock().get(&call.id).cloned();
+        let Some(Desk { peer, out }) = desk else {
+            return match &self.otherwise {
+                Some(other) => other.ask(question, call).await,
+                None => Answer::Deny("it needs the user's yes, and this client cannot ask its user".into()),
+            };
+        };
+
+        let (id, answered) = peer.asks.open();
+        out.send(answer::request(&id, "elicitation/create", &form(question)));
+        tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => {
+                peer.asks.forget(&id);
+                let params = json!({ "requestId": id, "reason": "the call was cancelled" });
+                out.send(answer::notification("notifications/cancelled", &params));
+                Answer::Deny("the call was cancelled".into())
+            }
+            answer = answered => answer.map_or_else(|_| Answer::Deny("the client did not ask the user".into()), decided),
+        }
+    }
+}
+
+/// The question as a form with one choice. Nothing is chosen beforehand.
+fn form(question: &Question) -> Value {
+    let mut message = format!("Allow {}?\n{}\n{}", question.tool, question.summary, question.why);
+    if let Some(folder) = &question.folder {
+        message.push_str(&format!("\nIn {folder}"));
+    }
+    if let Some(diff) = &question.diff {
+        message.push_str(&format!("\n{diff}"));
+    }
+    json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "description": format!("“Allow for the session” allows {}", question.grant),
+                    "enum": ["once", "session", "deny"],
+                    "enumNames": ["Allow once", "Allow for the session", "Deny"],
+                },
+            },
+            "required": ["decision"],
+        },
+    })
+}
+
+/// Anything but a clear yes is a no.
+fn decided(result: Value) -> Answer {
+    let decision = result.pointer("/content/decision").and_then(Value::as_str);
+    match (result.get("action").and_then(Value::as_str), decision) {
+        (Some("accept"), Some("once")) => Answer::Once,
+        (Some("accept"), Some("session")) => Answer::Session,
+        (Some("accept" | "decline"), _) => Answer::Deny("the user said no".into()),
+        _ => Answer::Deny("the user did not decide".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        assert_eq!(decided(json!({ "action": "accept", "content": { "decision": "once" } })), Answer::Once);
+        assert_eq!(decided(json!({ "action": "accept", "content": { "decision": "session" } })), Answer::Session);
+        for no in [
+            json!({ "action": "accept", "content": { "decision": "deny" } }),
+            json!({ "action": "accept", "content": {} }),
+            json!({ "action": "decline", "content": { "decision": "once" } }),
+            json!({ "action": "cancel" }),
+            json!([]),
+        ] {
+            assert!(matches!(decided(no), Answer::Deny(_)));
+        }
+    }
+
+    #[test]
+    fn a_client_must_offer_forms() {
+        let offered = [
+            json!({ "elicitation": {} }),
+            json!({ "elicitation": { "form": {} } }),
+            json!({ "elicitation": { "url": {} } }),
+            json!({}),
+        ]
+        .map(|it| is_offered(&it));
+        assert_eq!(offered, [true, true, false, false]);
+    }
+}

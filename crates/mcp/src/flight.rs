@@ -1,0 +1,80 @@
+//! The requests of one client that are under way.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use helve_contract::CancellationToken;
+
+use crate::wire::{Fault, Id};
+
+/// Requests that run or wait at the same time; more are refused, for each holds memory.
+const MOST: usize = 4096;
+
+/// Requests under way, by id.
+#[derive(Default)]
+pub(crate) struct Flight(Mutex<HashMap<Id, CancellationToken>>);
+
+impl Flight {
+    /// Enters a request; refused when its id is taken.
+    pub(crate) fn enter(self: &Arc<Self>, id: &Id) -> Result<Seat, Fault> {
+        let mut under_way = self.lock();
+        if under_way.contains_key(id) {
+            return Err(Fault::request("a request with this id is still running"));
+        }
+        if under_way.len() >= MOST {
+            return Err(Fault::new(-32000, format!("{MOST} requests are running already; wait for some of them")));
+        }
+        let token = CancellationToken::new();
+        under_way.insert(id.clone(), token.clone());
+        Ok(Seat { flight: self.clone(), id: id.clone(), token })
+    }
+
+    /// The client gives up on a request.
+    pub(crate) fn cancel(&self, id: &Id) {
+        if let Some(token) = self.lock().remove(id) {
+            token.cancel();
+        }
+    }
+
+    /// The client is gone.
+    pub(crate) fn cancel_all(&self) {
+        for (_, token) in self.lock().drain() {
+            token.cancel();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request's place in the flight. Whoever drops it before the answer gives up on the request.
+pub(crate) struct Seat {
+    flight: Arc<Flight>,
+    id: Id,
+    token: CancellationToken,
+}
+
+impl Seat {
+    /// Set when the client gives up.
+    pub(crate) fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+
+    /// The work is done: whether anybody still waits for it.
+    pub(crate) fn land(self) -> bool {
+        !self.token.is_cancelled()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // A cancelled id may have been given out again; only a running one is ours.
+        if !self.token.is_cancelled() {
+            self.flight.lock().remove(&self.id);
+            self.token.cancel();
+        }
+    }
+}

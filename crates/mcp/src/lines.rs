@@ -1,0 +1,71 @@
+//! Messages from a stream: one a line, none too long.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+/// The longest line that is taken.
+pub(crate) const LONGEST: usize = 64 << 20;
+/// Room that is kept between lines.
+const KEPT: usize = 1 << 20;
+
+/// The lines of a stream.
+pub(crate) struct Lines<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+    longest: usize,
+}
+
+/// What comes next on a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    /// A message.
+    Text(&'a [u8]),
+    /// Something longer than is taken; it was passed over.
+    TooLong,
+    /// Nothing any more.
+    End,
+}
+
+impl<R: Read> Lines<R> {
+    pub(crate) fn new(from: R) -> Self {
+        Self { from: BufReader::with_capacity(64 << 10, from), line: Vec::new(), longest: LONGEST }
+    }
+
+    /// The next line that is not blank. A last one without an end counts.
+    pub(crate) fn next(&mut self) -> io::Result<Line<'_>> {
+        loop {
+            self.line.clear();
+            self.line.shrink_to(KEPT);
+            let most = self.longest as u64 + 1;
+            if self.from.by_ref().take(most).read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(Line::End);
+            }
+            if self.line.last() != Some(&b'\n') && self.line.len() > self.longest {
+                self.from.skip_until(b'\n')?;
+                return Ok(Line::TooLong);
+            }
+            if !self.line.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        Ok(Line::Text(self.line.trim_ascii()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_on_after_a_line_that_is_too_long() {
+        let mut lines = Lines { longest: 5, ..Lines::new(&b"one\r\n\n  \ntoolong\n12345\n123456\nlast"[..]) };
+        let mut seen = Vec::new();
+        loop {
+            match lines.next().unwrap() {
+                Line::Text(text) => seen.push(String::from_utf8(text.to_vec()).unwrap()),
+                Line::TooLong => seen.push("(too long)".into()),
+                Line::End => break,
+            }
+        }
+        assert_eq!(seen, ["one", "(too long)", "12345", "(too long)", "last"]);
+    }
+}

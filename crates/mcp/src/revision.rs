@@ -1,0 +1,25 @@
+//! The protocol's revisions, and what a client and we agree on.
+
+/// The revision without a handshake: every request says what it speaks.
+pub(crate) const MODERN: &str = "2026-07-28";
+/// The revisions with a handshake, the newest first.
+pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Which kind of conversation a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// After an `initialize`.
+    Legacy,
+    /// Each request for itself.
+    Modern,
+}
+
+/// What the client asked for if we know it, or our newest.
+pub(crate) fn agreed(asked: &str) -> &'static str {
+    LEGACY.into_iter().find(|it| *it == asked).unwrap_or(LEGACY[0])
+}
+
+/// Whether several messages may come in one array: before 2025-06-18 took it out.
+pub(crate) fn has_batches(revision: &str) -> bool {
+    revision < "2025-06-18"
+}

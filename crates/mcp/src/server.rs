@@ -1,0 +1,80 @@
+//! What is offered: an engine's tools in a session, to any number of clients.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use helve_contract::Session;
+use helve_engine::Engine;
+use serde_json::{Value, json};
+
+use crate::{call, elicit::ElicitApprover};
+
+/// Spill files that are remembered; the oldest are forgotten.
+const SPILLS: usize = 256;
+
+/// What an operator decides about a server.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Advice for the model on how to use the tools, where there is any.
+    pub instructions: Option<String>,
+    /// Do not offer files as resources. They are read past the rules that name tools (path rules hold), so a session
+    /// whose gate denies reading turns them off.
+    pub without_resources: bool,
+    /// The approver that the engine's gate asks, when clients shall put its questions to their users.
+    pub elicit: Option<Arc<ElicitApprover>>,
+}
+
+/// An engine's tools in a session, for any number of clients.
+pub struct Server {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) options: Options,
+    tools: OnceLock<String>,
+    calls: AtomicU64,
+    spills: Mutex<VecDeque<String>>,
+}
+
+impl Server {
+    /// A server of these tools.
+    pub fn new(engine: Arc<Engine>, session: Arc<Session>, options: Options) -> Self {
+        Self { engine, session, options, tools: OnceLock::new(), calls: AtomicU64::new(1), spills: Mutex::default() }
+    }
+
+    /// The JSON of the tools, written at the first question.
+    pub(crate) fn tools(&self) -> &str {
+        self.tools.get_or_init(|| call::list(self.engine.specs().map(AsRef::as_ref)))
+    }
+
+    /// An id for a call: clients count their own requests, and two of them may count alike.
+    pub(crate) fn next_call(&self) -> String {
+        format!("mcp-{}", self.calls.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What we can do.
+    pub(crate) fn capabilities(&self) -> Value {
+        let mut can = json!({ "tools": {}, "logging": {} });
+        if !self.options.without_resources {
+            can["resources"] = json!({});
+        }
+        can
+    }
+
+    /// Remembers a file that holds the whole of a reply that was cut.
+    pub(crate) fn spilled(&self, file: &str) {
+        let mut spills = self.spills.lock().unwrap_or_else(PoisonError::into_inner);
+        if spills.len() >= SPILLS {
+            spills.pop_front();
+        }
+        spills.push_back(file.to_owned());
+    }
+
+    /// The files that were remembered, the newest last.
+    pub(crate) fn spills(&self) -> Vec<String> {
+        self.spills.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}

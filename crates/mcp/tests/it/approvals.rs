@@ -1,0 +1,54 @@
+//! The client's user is asked before something is destroyed.
+
+use std::sync::Arc;
+
+use helve_engine::{Gate, Mode};
+use helve_mcp::{ElicitApprover, Options};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+
+fn careful() -> Client {
+    let approver = Arc::new(ElicitApprover::new());
+    let gate = Gate::new(Mode::Default).approver(approver.clone());
+    Client::of(Some(gate), Options { elicit: Some(approver), ..Options::default() })
+}
+
+fn decide(client: &mut Client, answer: &Value) -> Value {
+    let asked = client.call("wipe_out", json!({}));
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
+    assert_eq!(asked["params"]["requestedSchema"]["required"], json!(["decision"]));
+    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer }));
+    client.next()["result"].clone()
+}
+
+#[test]
+fn a_yes_runs_the_call_and_a_no_reaches_the_model() {
+    let mut client = careful();
+    client.hello("2025-11-25", &json!({ "elicitation": {} }));
+    let yes = decide(&mut client, &json!({ "action": "accept", "content": { "decision": "once" } }));
+    assert_eq!(yes, json!({ "content": [{ "type": "text", "text": "gone" }], "isError": false }));
+    let no = decide(&mut client, &json!({ "action": "decline" }));
+    assert_eq!(no["isError"], true);
+    assert!(no["content"][0]["text"].as_str().unwrap().contains("the user said no"), "{no}");
+}
+
+#[test]
+fn nobody_is_asked_where_the_client_cannot() {
+    let mut client = careful();
+    client.hello("2025-11-25", &json!({}));
+    let said = client.call("wipe_out", json!({}));
+    assert_eq!(said["result"]["isError"], true, "{said}");
+}
+
+#[test]
+fn a_cancelled_call_takes_its_question_back() {
+    let mut client = careful();
+    client.hello("2025-11-25", &json!({ "elicitation": { "form": {} } }));
+    let asked = client.call("wipe_out", json!({}));
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }));
+    // Either the question is taken back or the call was dropped with it; the call itself is not answered.
+    client.send(&json!({ "jsonrpc": "2.0", "id": "last", "method": "ping" }));
+    let said = std::iter::from_fn(|| Some(client.next())).find(|it| it["id"] == "last" || it["id"] == 1).unwrap();
+    assert_eq!((said["id"].clone(), asked["method"].as_str()), (json!("last"), Some("elicitation/create")));
+}

@@ -1,0 +1,154 @@
+//! Five tools that do next to nothing.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use helve_contract::{
+    Call, Effects, Entry, Error, FileFault, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath, Session,
+    Spec, Workspace, async_trait,
+    ports::{
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
+        Span, Stamp, Stat, Written,
+    },
+};
+use helve_engine::{Dialect, Limit, Limits, Mode, Words};
+use serde_json::{Value, json};
+
+pub(crate) fn dialect() -> Dialect {
+    Dialect {
+        name: "tiny",
+        about: "For tests.",
+        tools: tools(),
+        roles: &[],
+        default_role: None,
+        reading: Reading::Absolute,
+        limits: Limits { general: Limit { bytes: 1 << 20, lines: 100_000 }, by_tool: &[] },
+        words: Words {
+            error: |_, error| Reply::failed(error.to_string()),
+            notice: |_| "[cut]".into(),
+            cancelled: "cancelled",
+        },
+        mode: Mode::Open,
+    }
+}
+
+fn tools() -> Vec<Entry> {
+    let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
+    let none = json!({ "type": "object", "properties": {} });
+    vec![
+        Entry::dynamic(spec("echo", "Says it back.", &text, Effects::READS), |args, _| {
+            async move { Ok(Reply::from(word(&args))) }.boxed()
+        }),
+        Entry::dynamic(
+            Spec { output: Some(text.clone()), ..spec("shaped", "Says it back as data.", &text, Effects::READS) },
+            |args, _| async move { Ok(Reply::json(json!({ "text": word(&args) }))) }.boxed(),
+        ),
+        Entry::dynamic(spec("draw", "Gives a picture.", &none, Effects::READS), |_, _| {
+            async {
+                Ok(Reply { media: vec![Media { mime: "image/png".into(), bytes: vec![1, 2, 3] }], ..Reply::default() })
+            }
+            .boxed()
+        }),
+        Entry::dynamic(spec("count", "Counts to three.", &none, Effects::READS), |_, call: Call| {
+            async move {
+                for step in ["one", "two", "three"] {
+                    call.say(step);
+                    tokio::task::yield_now().await;
+                }
+                Ok("counted".into())
+            }
+            .boxed()
+        }),
+        Entry::dynamic(spec("wait", "Waits to be cancelled.", &none, Effects::READS), |_, call: Call| {
+            async move {
+                call.say("waiting");
+                call.cancel.cancelled().await;
+                Err(Error::Cancelled)
+            }
+            .boxed()
+        }),
+        Entry::dynamic(spec("wipe_out", "Removes all.", &none, Effects::WRITES | Effects::DESTROYS), |_, _| {
+            async { Ok("gone".into()) }.boxed()
+        }),
+    ]
+}
+
+fn word(args: &Value) -> String {
+    args["text"].as_str().unwrap_or_default().to_owned()
+}
+
+fn spec(name: &str, description: &str, schema: &Value, effects: Effects) -> Spec {
+    Spec {
+        name: name.into(),
+        aliases: Vec::new(),
+        description: description.into(),
+        schema: schema.clone(),
+        output: None,
+        effects,
+        tier: None,
+        timeout: Duration::from_secs(60),
+    }
+}
+
+pub(crate) fn session() -> Arc<Session> {
+    let ports = Ports { host: Arc::new(TwoFiles), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let workspace = Workspace::new([Root::writable("/desk")], PathRules::default(), Reading::Absolute);
+    Arc::new(Session::new("s", workspace, ports))
+}
+
+/// A host with a text and a picture in its only folder.
+struct TwoFiles;
+
+const FILES: [(&str, &[u8]); 2] = [("a b.txt", b"hello\n"), ("p.png", b"\x89PNG\0\xff")];
+
+fn nothing<T>(path: &SafePath) -> Result<T> {
+    Err(Error::file(path, FileFault::Missing { near: Vec::new() }))
+}
+
+fn closed<T>() -> Result<T> {
+    Err(Error::failed("nothing of that here"))
+}
+
+#[async_trait]
+impl Host for TwoFiles {
+    fn name(&self) -> &'static str {
+        "two files"
+    }
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        nothing(path)
+    }
+    async fn read(&self, path: &SafePath, _: Span) -> Result<Chunk> {
+        match FILES.iter().find(|(name, _)| path.relative() == PathBuf::from(name)) {
+            Some((_, bytes)) => Ok(Chunk { bytes: bytes.to_vec(), size: bytes.len() as u64, stamp: Stamp::default() }),
+            None => nothing(path),
+        }
+    }
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
+        closed()
+    }
+    async fn change(&self, _: Vec<Change>) -> Result<()> {
+        closed()
+    }
+    async fn remove(&self, _: &SafePath) -> Result<Kind> {
+        closed()
+    }
+    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
+        let item = |(name, bytes): (&str, &[u8])| Item {
+            name: name.into(),
+            kind: Kind::File,
+            size: bytes.len() as u64,
+            modified: None,
+            target: None,
+        };
+        Ok(FILES.map(item).into())
+    }
+    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
+        closed()
+    }
+    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
+        closed()
+    }
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        closed()
+    }
+}

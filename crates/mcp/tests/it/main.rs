@@ -1,0 +1,10 @@
+//! A client at one end of a pipe, the server at the other, a tiny dialect behind it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod approvals;
+mod bad_input;
+mod calls;
+mod client;
+mod dialect;
+mod handshake;
+mod resources;

@@ -1,0 +1,271 @@
+//! `apply_patch`: many changes of many files, all of them or none.
+
+use std::{collections::HashMap, path::PathBuf, time::Duration};
+
+use helve_contract::{
+    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    ports::{Change, Expect, Kind, Span},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use similar::TextDiff;
+
+use super::patch::{self, Act, Existing, Op};
+
+/// Changes several files at once: all of the patch is applied, or nothing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ApplyPatch {
+    /// The patch: `*** Begin Patch` … `*** End Patch`, or a unified diff.
+    pub patch: String,
+}
+
+/// What a patch did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PatchOut {
+    /// Each file, in the order of the patch.
+    pub files: Vec<Patched>,
+    /// What was overlooked to make a hunk fit.
+    pub notes: Vec<String>,
+}
+
+/// What a patch did to one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Patched {
+    /// `A`dded, `M`odified, `D`eleted or `R`enamed.
+    pub mark: char,
+    /// The file.
+    pub path: String,
+    /// Where it was before it was moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Another file was there, and is gone.
+    pub replaced: bool,
+    /// Lines that came.
+    pub added: usize,
+    /// Lines that went.
+    pub removed: usize,
+    /// The change as a unified diff; empty where it is too large to be of use.
+    pub diff: String,
+}
+
+/// The largest file that is patched.
+const MOST: u64 = 64 << 20;
+
+impl Tool for ApplyPatch {
+    const NAME: &'static str = "apply_patch";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS);
+    type Output = PatchOut;
+
+    async fn run(self, call: &Call) -> Result<PatchOut> {
+        let ops = patch::read(&self.patch)?;
+        let mut stage = Stage { call, slots: Vec::new(), by_path: HashMap::new() };
+        let mut out = PatchOut { files: Vec::new(), notes: Vec::new() };
+        for op in ops {
+            call.still_wanted()?;
+            stage.apply(op, &mut out).await?;
+        }
+        let changes = stage.changes();
+        if !changes.is_empty() {
+            call.host().change(changes).await?;
+        }
+        Ok(out)
+    }
+}
+
+/// A file as it was and as it will be.
+struct Slot {
+    path: SafePath,
+    before: Before,
+    now: Option<Vec<u8>>,
+    like: Option<SafePath>,
+}
+
+enum Before {
+    Absent,
+    Bytes(Vec<u8>),
+    /// Too large to be read; it can only be replaced or removed.
+    Unread(u64),
+}
+
+/// The files of a patch. Nothing reaches the host before all of it fits.
+struct Stage<'a> {
+    call: &'a Call,
+    slots: Vec<Slot>,
+    by_path: HashMap<PathBuf, usize>,
+}
+
+impl Stage<'_> {
+    /// The place of a file on the stage; it is read when it is first named.
+    async fn slot(&mut self, name: &str) -> Result<usize> {
+        let path = self.call.writable(name)?;
+        if path.relative().as_os_str().is_empty() || name.ends_with('/') {
+            return Err(Error::file(&path, FileFault::IsFolder));
+        }
+        if let Some(at) = self.by_path.get(&path.on_host()) {
+            return Ok(*at);
+        }
+        let before = self.before(&path).await?;
+        let now = match &before {
+            Before::Bytes(bytes) => Some(bytes.clone()),
+            Before::Absent => None,
+            Before::Unread(_) => Some(Vec::new()),
+        };
+        self.by_path.insert(path.on_host(), self.slots.len());
+        self.slots.push(Slot { path, before, now, like: None });
+        Ok(self.slots.len() - 1)
+    }
+
+    async fn before(&self, path: &SafePath) -> Result<Before> {
+        let stat = match self.call.host().stat(path).await {
+            Ok(stat) => stat,
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => return Ok(Before::Absent),
+            Err(error) => return Err(error),
+        };
+        match stat.kind {
+            Kind::File => {}
+            Kind::Folder => return Err(Error::file(path, FileFault::IsFolder)),
+            Kind::Link | Kind::Other => return Err(Error::file(path, FileFault::NotRegular)),
+        }
+        let chunk = self.call.host().read(path, Span::first(if stat.size > MOST { 0 } else { MOST })).await?;
+        Ok(if chunk.size > MOST { Before::Unread(chunk.size) } else { Before::Bytes(chunk.bytes) })
+    }
+
+    async fn apply(&mut self, op: Op, out: &mut PatchOut) -> Result<()> {
+        let at = self.slot(&op.path).await?;
+        let shown = self.slots[at].path.to_string();
+        match op.act {
+            Act::Add { text, existing } => {
+                let old = self.slots[at].now.take();
+                if old.is_some() && existing == Existing::Refused {
+                    return Err(Error::file(shown, FileFault::Exists));
+                }
+                out.tell('A', &shown, None, old.as_deref(), Some(text.as_bytes()));
+                self.slots[at].now = Some(text.into_bytes());
+            }
+            Act::Delete { hunks } => {
+                let old = self.present(at).await?;
+                if !hunks.is_empty() {
+                    let rest = patch::apply(&shown, &self.readable(at, old)?, &hunks)?;
+                    if !rest.bytes.is_empty() {
+                        return Err(Error::failed(format!(
+                            "{shown}: the patch deletes the file but not all of its lines; nothing was changed"
+                        )));
+                    }
+                }
+                let old = self.slots[at].now.take();
+                out.tell('D', &shown, None, old.as_deref(), None);
+            }
+            Act::Update { to, hunks } => {
+                let old = self.present(at).await?;
+                let old = self.readable(at, old)?;
+                let changed = patch::apply(&shown, &old, &hunks)?;
+                out.notes.extend(changed.notes);
+                let target = match &to {
+                    Some(to) => self.slot(to).await?,
+                    None => at,
+                };
+                if target == at {
+                    out.tell('M', &shown, None, Some(&old), Some(&changed.bytes));
+                } else {
+                    let to = self.slots[target].path.to_string();
+                    out.tell('R', &to, Some(&shown), Some(&old), Some(&changed.bytes));
+                    if let Some(last) = out.files.last_mut() {
+                        last.replaced = self.slots[target].now.is_some();
+                    }
+                    self.slots[at].now = None;
+                    self.slots[target].like = Some(self.slots[at].path.clone());
+                }
+                self.slots[target].now = Some(changed.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The content of a file that must be there.
+    async fn present(&self, at: usize) -> Result<Vec<u8>> {
+        let slot = &self.slots[at];
+        match (&slot.now, &slot.before) {
+            (Some(bytes), _) => Ok(bytes.clone()),
+            (None, Before::Absent) => {
+                let missing = Error::file(&slot.path, FileFault::Missing { near: Vec::new() });
+                Err(super::explain(self.call, &slot.path, missing).await)
+            }
+            (None, _) => Err(Error::failed(format!("{}: an earlier part of the patch took it away", slot.path))),
+        }
+    }
+
+    fn readable(&self, at: usize, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        match &self.slots[at] {
+            Slot { before: Before::Unread(size), path, now: Some(now), .. } if now.is_empty() => {
+                Err(Error::file(path, FileFault::TooLarge { bytes: *size, limit: MOST }))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    /// What the host has to do, with what must still be there when it does.
+    fn changes(self) -> Vec<Change> {
+        let changes = self.slots.into_iter().filter_map(|slot| {
+            let Slot { path, before, now, like } = slot;
+            let expect = match &before {
+                Before::Absent => Expect::Absent,
+                Before::Bytes(bytes) => Expect::Content(Sha256::digest(bytes).into()),
+                Before::Unread(_) => Expect::Anything,
+            };
+            match (before, now) {
+                (Before::Absent, None) => None,
+                (Before::Bytes(old), Some(new)) if old == new && like.is_none() => None,
+                (_, Some(bytes)) => Some(Change::Write { path, bytes, expect, like }),
+                (_, None) => Some(Change::Remove { path, expect }),
+            }
+        });
+        changes.collect()
+    }
+}
+
+impl PatchOut {
+    fn tell(&mut self, mark: char, path: &str, from: Option<&str>, old: Option<&[u8]>, new: Option<&[u8]>) {
+        let names = (
+            old.map_or("/dev/null".to_owned(), |_| format!("a/{}", from.unwrap_or(path))),
+            new.map_or("/dev/null".to_owned(), |_| format!("b/{path}")),
+        );
+        let (diff, added, removed) = diffed(old.unwrap_or_default(), new.unwrap_or_default(), &names);
+        let replaced = mark == 'A' && old.is_some();
+        let from = from.map(str::to_owned);
+        self.files.push(Patched { mark, path: path.to_owned(), from, replaced, added, removed, diff });
+    }
+}
+
+/// A diff, and how many lines came and went.
+fn diffed(old: &[u8], new: &[u8], names: &(String, String)) -> (String, usize, usize) {
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(&*old, &*new);
+    let (mut added, mut removed) = (0, 0);
+    for op in diff.ops() {
+        if op.tag() != similar::DiffTag::Equal {
+            added += op.new_range().len();
+            removed += op.old_range().len();
+        }
+    }
+    let text = diff.unified_diff().context_radius(3).header(&names.0, &names.1).to_string();
+    (if text.len() > 200_000 { String::new() } else { text }, added, removed)
+}
+
+impl From<PatchOut> for Reply {
+    /// `A path`, `M path`, `D path` or `R old -> new`, a line each.
+    fn from(out: PatchOut) -> Self {
+        let line = |file: &Patched| {
+            let replaced = if file.replaced { " (replaced)" } else { "" };
+            match &file.from {
+                Some(from) => format!("{} {from} -> {}{replaced}", file.mark, file.path),
+                None => format!("{} {}{replaced}", file.mark, file.path),
+            }
+        };
+        let mut lines: Vec<String> = out.files.iter().map(line).collect();
+        lines.extend(out.notes.iter().map(|note| format!("note: {note}")));
+        let data = json!({ "files": out.files, "notes": out.notes });
+        Self { data: Some(data), ..lines.join("\n").into() }
+    }
+}

@@ -1,0 +1,209 @@
+//! `edit`: one piece of text in a file.
+
+use helve_contract::{
+    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    ports::{Chunk, Expect, Span},
+    schemars,
+    schemars::JsonSchema,
+};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::{
+    diff::{self, Diff},
+    explain,
+    replace::{self, Refusal, Replaced, Rung, Tolerance, Wanted},
+    text::{self, Charset, Format},
+};
+
+/// The largest file that is edited.
+const LIMIT: u64 = 64 << 20;
+
+/// Replaces a piece of text in a file. It must match exactly and be there only once, unless all are wanted. The file's
+/// encoding and line ends stay as they are. Returns the diff.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// File to change.
+    pub path: String,
+    /// Text to replace, exactly as it is in the file.
+    pub old: String,
+    /// Text to put in its place.
+    pub new: String,
+    /// Replace it wherever it is.
+    #[serde(default)]
+    pub all: bool,
+    /// How closely the text must match.
+    #[serde(default)]
+    pub tolerance: Tolerance,
+    /// Without a text to replace, create the file (or fill an empty one) with the new text.
+    #[serde(default)]
+    pub create: bool,
+}
+
+/// How a file was edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The file, as the model knows it.
+    pub path: String,
+    /// How many places were changed.
+    pub replaced: usize,
+    /// The file was not there before.
+    pub created: bool,
+    /// How the text was found.
+    pub rung: Rung,
+    /// What is different now.
+    pub diff: Diff,
+    /// The file's text before; `None` for a new file.
+    pub original: Option<String>,
+    /// The file's text now.
+    pub updated: String,
+    /// What is to be said about the file's encoding.
+    pub encoding: Option<String>,
+}
+
+impl Edited {
+    /// What is different now, as a unified diff.
+    #[must_use]
+    pub fn unified(&self) -> String {
+        if self.created { self.diff.created(&self.path) } else { self.diff.unified(&self.path) }
+    }
+
+    /// How it went, in a line: `replaced 2 places in a.txt`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let note = self.rung.note().map(|it| format!(" ({it})")).unwrap_or_default();
+        match self.replaced {
+            0 => format!("created {}", self.path),
+            1 => format!("replaced 1 place in {}{note}", self.path),
+            count => format!("replaced {count} places in {}{note}", self.path),
+        }
+    }
+}
+
+impl Tool for Edit {
+    const NAME: &'static str = "edit";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Edited;
+
+    async fn run(self, call: &Call) -> Result<Edited> {
+        let path = call.writable(&self.path)?;
+        if self.old == self.new {
+            return Err(Error::failed(format!("{path} was not changed: the new text is the same as the old one")));
+        }
+        match self.once(call, &path).await {
+            // Somebody else was faster. What counts is the matched text, so it is looked for in what they wrote.
+            Err(Error::File { fault: FileFault::Changed, .. }) => self.once(call, &path).await,
+            done => done,
+        }
+    }
+}
+
+impl Edit {
+    async fn once(&self, call: &Call, path: &SafePath) -> Result<Edited> {
+        let file = match call.host().read(path, Span::first(LIMIT)).await {
+            Ok(file) if file.size > LIMIT => {
+                return Err(Error::file(path, FileFault::TooLarge { bytes: file.size, limit: LIMIT }));
+            }
+            Ok(file) => Some(file),
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) if self.old.is_empty() && self.create => None,
+            Err(error) => return Err(explain(call, path, error).await),
+        };
+        match file {
+            Some(file) if !(self.old.is_empty() && self.create) => self.change(call, path, file).await,
+            file => self.fill(call, path, file).await,
+        }
+    }
+
+    /// Replaces text in a file that is there.
+    async fn change(&self, call: &Call, path: &SafePath, file: Chunk) -> Result<Edited> {
+        let format = text::detect(&file.bytes, true)
+            .map_err(|what| Error::file(path, FileFault::Binary(format!("{what}, {}", super::size(file.size)))))?;
+        let wanted = Wanted { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
+        let Replaced { bytes, before, after, count, rung } =
+            replace::replace(&file.bytes, format, &wanted).map_err(|why| refused(path, format, &why))?;
+        call.host().write(path, &bytes, Expect::Content(Sha256::digest(&file.bytes).into())).await?;
+        let diff = match (format.charset, format.bom) {
+            // A patch must find the mark, too.
+            (Charset::Utf8, 3) => diff::between(&format!("\u{feff}{before}"), &format!("\u{feff}{after}")),
+            _ => diff::between(&before, &after),
+        };
+        Ok(Edited {
+            path: path.to_string(),
+            replaced: count,
+            created: false,
+            rung,
+            diff,
+            original: Some(before),
+            updated: after,
+            encoding: format.note(),
+        })
+    }
+
+    /// Writes a file that is not there, or has nothing in it.
+    async fn fill(&self, call: &Call, path: &SafePath, file: Option<Chunk>) -> Result<Edited> {
+        if file.as_ref().is_some_and(|file| !file.bytes.is_empty()) {
+            return Err(Error::failed(format!(
+                "{path} exists and is not empty, so there must be a text to replace; write the whole file to replace all of it"
+            )));
+        }
+        let expect = match &file {
+            Some(file) => Expect::Content(Sha256::digest(&file.bytes).into()),
+            None => Expect::Absent,
+        };
+        call.host().write(path, self.new.as_bytes(), expect).await?;
+        Ok(Edited {
+            path: path.to_string(),
+            replaced: 0,
+            created: file.is_none(),
+            rung: Rung::Exact,
+            diff: diff::between("", &self.new),
+            original: file.map(|_| String::new()),
+            updated: self.new.clone(),
+            encoding: None,
+        })
+    }
+}
+
+/// Why nothing was replaced, in words for the model.
+fn refused(path: &SafePath, format: Format, why: &Refusal) -> Error {
+    Error::failed(match why {
+        Refusal::Empty => format!("{path} was not changed: the text to replace is empty; send the text that is to be replaced"),
+        Refusal::Same => format!("{path} was not changed: the new text is the same as the old one"),
+        Refusal::Several(lines) => {
+            let shown: Vec<_> = lines.iter().take(10).map(ToString::to_string).collect();
+            let more = if lines.len() > 10 { ", …" } else { "" };
+            let times = if lines.len() == 1 { "more than once".to_owned() } else { format!("{} times", lines.len()) };
+            format!(
+                "{path} was not changed: the text to replace is there {times}, at line{} {}{more}; send more of the lines \
+                 around it, so that only one place fits",
+                if lines.len() == 1 { "" } else { "s" },
+                shown.join(", ")
+            )
+        }
+        Refusal::Missing(why) => format!("{path} was not changed: {why}"),
+        Refusal::Unmappable(it) => format!(
+            "{path} was not changed: it is written in {}, which has no `{it}` (U+{:04X}); use other characters, or convert \
+             the file first",
+            format.charset,
+            u32::from(*it)
+        ),
+        Refusal::Unreadable => format!(
+            "{path} was not changed: \u{fffd} in the new text stands for bytes that cannot be shown; leave the places \
+             around it out of the change"
+        ),
+        Refusal::Unproved => format!(
+            "{path} was not changed: the change would have touched bytes outside of the text to replace; write the whole \
+             file instead"
+        ),
+    })
+}
+
+impl From<Edited> for Reply {
+    fn from(it: Edited) -> Self {
+        format!("{}\n{}", it.words(), it.unified()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

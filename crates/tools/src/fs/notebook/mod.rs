@@ -1,0 +1,179 @@
+//! Jupyter notebooks: what is in one, and changing one cell without touching the rest.
+
+mod surgery;
+
+use helve_contract::{Error, Result};
+use serde_json::Value;
+
+pub(super) use self::surgery::{Cut, operate};
+
+/// How much of one output is shown.
+const OUTPUT: usize = 10_000;
+
+/// What is in a notebook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notebook {
+    /// The file, as the model knows it.
+    pub path: String,
+    /// The language of its code.
+    pub language: String,
+    /// Its cells, in order.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell of a notebook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Its id, or `cell-N` (counted from 0) where it has none.
+    pub id: String,
+    /// `code`, `markdown` or `raw`.
+    pub kind: String,
+    /// Its text.
+    pub source: String,
+    /// When it was last run, as the kernel counts.
+    pub execution_count: Option<u64>,
+    /// What it printed and showed.
+    pub outputs: Vec<CellOutput>,
+}
+
+/// Something that a cell printed or showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CellOutput {
+    /// Text, bounded.
+    Text(String),
+    /// Something that is not text: its type, and how many bytes it takes in the file.
+    Media(String, usize),
+}
+
+impl Notebook {
+    /// Reads a notebook of format 4.
+    pub fn parse(path: &str, bytes: &[u8]) -> Result<Self> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let book: Value = serde_json::from_slice(bytes)
+            .map_err(|error| Error::failed(format!("{path} is not a notebook: its JSON is broken ({error})")))?;
+        checked(path, &book)?;
+        let cells = book["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let cells = cells.iter().enumerate().map(|(at, cell)| Cell {
+            id: cell["id"].as_str().map_or_else(|| format!("cell-{at}"), str::to_owned),
+            kind: cell["cell_type"].as_str().unwrap_or("raw").to_owned(),
+            source: joined(&cell["source"]),
+            execution_count: cell["execution_count"].as_u64(),
+            outputs: cell["outputs"].as_array().into_iter().flatten().map(output).collect(),
+        });
+        Ok(Self { path: path.to_owned(), language: language(&book), cells: cells.collect() })
+    }
+
+    /// All cells under their ids, with what they printed.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut text = String::new();
+        for cell in &self.cells {
+            let count = cell.execution_count.map(|it| format!(", run {it}")).unwrap_or_default();
+            text += &format!("[cell {}: {}{count}]\n{}\n", cell.id, cell.kind, cell.source.trim_end_matches('\n'));
+            for output in &cell.outputs {
+                text += &match output {
+                    CellOutput::Text(it) => format!("[output]\n{}\n", it.trim_end_matches('\n')),
+                    CellOutput::Media(kind, size) => format!("[output: {kind}, {size} bytes]\n"),
+                };
+            }
+        }
+        if text.is_empty() { format!("[{} has no cells]\n", self.path) } else { text }
+    }
+}
+
+/// That this is a notebook of the format that is understood here.
+pub(super) fn checked(path: &str, book: &Value) -> Result<()> {
+    match book["nbformat"].as_u64() {
+        Some(4) if book["cells"].is_array() => Ok(()),
+        Some(4) => Err(Error::failed(format!("{path} is not a notebook: it has no list of cells"))),
+        Some(old @ 0..=3) => Err(Error::failed(format!(
+            "{path} is a notebook of the old format {old}; convert it first, with `jupyter nbconvert --to notebook`"
+        ))),
+        Some(new) => Err(Error::failed(format!("{path} is a notebook of format {new}; only format 4 is understood"))),
+        None => Err(Error::failed(format!("{path} is not a notebook: it does not say its format"))),
+    }
+}
+
+/// The language of a notebook's code.
+pub(super) fn language(book: &Value) -> String {
+    let meta = &book["metadata"];
+    let name = meta["kernelspec"]["language"].as_str().or(meta["language_info"]["name"].as_str());
+    name.unwrap_or("python").to_owned()
+}
+
+/// A text that is one string or a list of them.
+pub(super) fn joined(text: &Value) -> String {
+    match text {
+        Value::String(text) => text.clone(),
+        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
+        _ => String::new(),
+    }
+}
+
+fn output(output: &Value) -> CellOutput {
+    if let Some(trace) = output["traceback"].as_array() {
+        let lines: Vec<_> = trace.iter().filter_map(Value::as_str).map(plain).collect();
+        return CellOutput::Text(bounded(&lines.join("\n")));
+    }
+    if output.get("text").is_some() {
+        return CellOutput::Text(bounded(&joined(&output["text"])));
+    }
+    let data = output["data"].as_object();
+    let picture = data.and_then(|data| data.iter().find(|(kind, _)| kind.starts_with("image/")));
+    match (picture, data) {
+        (Some((kind, data)), _) => CellOutput::Media(kind.clone(), joined(data).len()),
+        (None, Some(data)) if data.contains_key("text/plain") => CellOutput::Text(bounded(&joined(&data["text/plain"]))),
+        (None, Some(data)) => match data.iter().next() {
+            Some((kind, data)) => CellOutput::Media(kind.clone(), joined(data).len()),
+            None => CellOutput::Text(String::new()),
+        },
+        (None, None) => CellOutput::Text(bounded(&output.to_string())),
+    }
+}
+
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(OUTPUT) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}… [cut: the output has {} bytes]", &text[..at], text.len()),
+    }
+}
+
+/// Without the colours of a terminal.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    let mut pieces = line.split("\u{1b}[");
+    text += pieces.next().unwrap_or_default();
+    for piece in pieces {
+        let end = piece.find(|it: char| it.is_ascii_alphabetic()).map_or(0, |at| at + 1);
+        text += &piece[end..];
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{call, says};
+
+    #[tokio::test]
+    async fn shows_cells_and_what_they_printed() {
+        let book = r##"{"cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "text"]},
+            {"cell_type": "code", "id": "a1", "execution_count": 3, "metadata": {}, "source": "print(1)\n1/0", "outputs": [
+                {"output_type": "stream", "name": "stdout", "text": ["1\n"]},
+                {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "<Figure>"}},
+                {"output_type": "error", "traceback": ["\u001b[0;31mZeroDivisionError\u001b[0m: division"]}]}
+        ], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"##;
+        let (reply, _) = call::<crate::fs::Read>(&[("a.ipynb", book)], r#"{"path": "a.ipynb"}"#).await;
+        says(
+            &reply,
+            "[cell cell-0: markdown]\n# Title\ntext\n[cell a1: code, run 3]\nprint(1)\n1/0\n[output]\n1\n\
+             [output: image/png, 4 bytes]\n[output]\nZeroDivisionError: division\n",
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_no_notebook_is_text() {
+        let (reply, _) = call::<crate::fs::Read>(&[("a.ipynb", "{\"nbformat\": 3")], r#"{"path": "a.ipynb"}"#).await;
+        says(&reply, "     1\t{\"nbformat\": 3\n");
+    }
+}

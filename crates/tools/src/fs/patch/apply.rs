@@ -1,0 +1,318 @@
+//! The bytes of a file after a patch: what no hunk changes is copied as it was.
+
+use std::ops::Range;
+
+use helve_contract::{Error, FileFault, Result};
+
+use super::{
+    Hunk, Line, Side,
+    place::{Fit, Lines, Miss, Place, plain},
+};
+use crate::fs::text::{Decoded, detect, encode};
+
+/// A file after its hunks.
+#[derive(Debug)]
+pub(in crate::fs) struct Changed {
+    /// All of it.
+    pub(in crate::fs) bytes: Vec<u8>,
+    /// What was overlooked to make a hunk fit.
+    pub(in crate::fs) notes: Vec<String>,
+}
+
+/// Applies all hunks to a file, or says which one does not fit and why.
+pub(in crate::fs) fn apply(path: &str, bytes: &[u8], hunks: &[Hunk]) -> Result<Changed> {
+    let format = detect(bytes, true).map_err(|what| Error::file(path, FileFault::Binary(what)))?;
+    let decoded = Decoded::new(bytes, format);
+    let text = &*decoded.text;
+    let (edits, places) = match edits(text, hunks, Returns::End) {
+        Err(_) if has_lone_return(text) => edits(text, hunks, Returns::Stay),
+        done => done,
+    }
+    .map_err(|(hunk, miss)| missed(path, text, hunks, hunk, &miss))?;
+
+    let mut result = Vec::with_capacity(bytes.len() + 256);
+    let mut copied = 0;
+    for (range, new) in edits {
+        let torn = || Error::failed(format!("{path}: the lines to change are not whole characters of the file"));
+        let range = decoded.bytes_of(range).ok_or_else(torn)?;
+        let new = encode(&new, format.charset).map_err(|it| {
+            Error::failed(format!("{path} is written in {}, which has no `{it}`; nothing was changed", format.charset))
+        })?;
+        result.extend_from_slice(&bytes[copied..range.start]);
+        result.extend_from_slice(&new);
+        copied = range.end;
+    }
+    result.extend_from_slice(&bytes[copied..]);
+    let notes = places.iter().enumerate().filter_map(|(number, place)| {
+        let told = place.fit.told()?;
+        Some(format!("{path}: hunk {} fits at line {} without regard to {told}", number + 1, place.at + 1))
+    });
+    Ok(Changed { bytes: result, notes: notes.collect() })
+}
+
+/// Whether a carriage return by itself ends a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Returns {
+    End,
+    Stay,
+}
+
+fn has_lone_return(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'\r', bytes).any(|at| bytes.get(at + 1) != Some(&b'\n'))
+}
+
+/// Where a line is in the text: its words, and its end.
+#[derive(Clone, Copy)]
+struct Span {
+    start: usize,
+    end: usize,
+    next: usize,
+}
+
+fn split(text: &str, returns: Returns) -> Vec<Span> {
+    let bytes = text.as_bytes();
+    let mut spans = Vec::new();
+    let mut start = 0;
+    for at in memchr::memchr2_iter(b'\n', b'\r', bytes) {
+        let (end, next) = match (bytes[at], bytes.get(at + 1)) {
+            (b'\n', _) => (at, at + 1),
+            (_, Some(b'\n')) => (at, at + 2),
+            _ if returns == Returns::End => (at, at + 1),
+            _ => continue,
+        };
+        // The newline of a pair was taken with its return.
+        if at >= start {
+            spans.push(Span { start, end, next });
+            start = next;
+        }
+    }
+    if start < bytes.len() {
+        spans.push(Span { start, end: bytes.len(), next: bytes.len() });
+    }
+    spans
+}
+
+type Edits = Vec<(Range<usize>, String)>;
+
+fn edits(text: &str, hunks: &[Hunk], returns: Returns) -> Result<(Edits, Vec<Place>), (usize, Miss)> {
+    let spans = split(text, returns);
+    let lines = Lines::new(spans.iter().map(|span| &text[span.start..span.end]).collect());
+    let places = lines.place(hunks)?;
+    let file = File { text, spans: &spans, usual: usual_end(text, &spans) };
+    let mut edits = Vec::new();
+    for (number, (hunk, place)) in hunks.iter().zip(&places).enumerate() {
+        let shift = Shift::of(hunk, *place, &lines.texts).ok_or((number, Miss::Indent(place.at + 1)))?;
+        file.edits(hunk, *place, &shift, &mut edits).ok_or((number, Miss::Indent(place.at + 1)))?;
+    }
+    Ok((edits, places))
+}
+
+/// The line end that most lines have; the first of several.
+fn usual_end<'a>(text: &'a str, spans: &[Span]) -> &'a str {
+    let mut ends: Vec<(&str, usize)> = Vec::new();
+    for span in spans.iter().filter(|span| span.next > span.end) {
+        let end = &text[span.end..span.next];
+        match ends.iter_mut().find(|(it, _)| *it == end) {
+            Some((_, count)) => *count += 1,
+            None => ends.push((end, 1)),
+        }
+    }
+    ends.into_iter().rev().max_by_key(|(_, count)| *count).map_or("\n", |(end, _)| end)
+}
+
+struct File<'a> {
+    text: &'a str,
+    spans: &'a [Span],
+    usual: &'a str,
+}
+
+impl File<'_> {
+    /// One edit for each run of lines that go and come.
+    fn edits(&self, hunk: &Hunk, place: Place, shift: &Shift, edits: &mut Edits) -> Option<()> {
+        let mut at = place.at;
+        let mut lines = &hunk.lines[..place.lines];
+        while let Some(first) = lines.first() {
+            if first.side == Side::Both {
+                at += 1;
+                lines = &lines[1..];
+                continue;
+            }
+            let run = lines.iter().take_while(|line| line.side != Side::Both).count();
+            let (run, rest) = lines.split_at(run);
+            lines = rest;
+            let removed = run.iter().filter(|line| line.side == Side::Old).count();
+            let last = lines.is_empty();
+            edits.push(self.edit(at..at + removed, run, place.fit, shift, hunk.bare_end && last)?);
+            at += removed;
+        }
+        Some(())
+    }
+
+    /// These lines of the file become the new ones of a run.
+    fn edit(
+        &self,
+        gone: Range<usize>,
+        run: &[Line],
+        fit: Fit,
+        shift: &Shift,
+        bare: bool,
+    ) -> Option<(Range<usize>, String)> {
+        let end = self.end_beside(&gone);
+        let start = self.spans.get(gone.start).map_or(self.text.len(), |span| span.start);
+        let stop = if gone.is_empty() { start } else { self.spans[gone.end - 1].next };
+        let mut new = String::new();
+        let at_end = gone.end == self.spans.len();
+        let added = run.iter().filter(|line| line.side == Side::New);
+        for (number, line) in added.enumerate() {
+            let mut words = shift.applied(&line.text)?;
+            if fit == Fit::Punctuation
+                && let Some(span) = self.spans.get(gone.start + number).filter(|_| gone.start + number < gone.end)
+            {
+                words = with_typography(&words, &self.text[span.start..span.end]);
+            }
+            new.push_str(&words);
+            new.push_str(end);
+        }
+        if at_end && !new.is_empty() {
+            if bare {
+                new.truncate(new.len() - end.len());
+            }
+            let before = gone.start.checked_sub(1).map(|at| self.spans[at]);
+            if before.is_some_and(|span| span.end == span.next) {
+                new.insert_str(0, end);
+            }
+        }
+        Some((start..stop, new))
+    }
+
+    /// The line end of the neighbours, where they agree.
+    fn end_beside(&self, gone: &Range<usize>) -> &str {
+        let end = |span: &Span| Some(&self.text[span.end..span.next]).filter(|end| !end.is_empty());
+        let before = gone.start.checked_sub(1).and_then(|at| self.spans.get(at)).and_then(end);
+        let after = self.spans.get(gone.end).and_then(end);
+        match (before, after) {
+            (Some(a), Some(b)) if a != b => self.usual,
+            (Some(end), _) | (None, Some(end)) => end,
+            (None, None) => self.usual,
+        }
+    }
+}
+
+/// How much deeper the lines of the file stand than those of the patch.
+enum Shift {
+    None,
+    Deeper(String),
+    Shallower(String),
+}
+
+impl Shift {
+    /// `None` where it is not the same for all lines, so that new lines have no sure place.
+    fn of(hunk: &Hunk, place: Place, texts: &[&str]) -> Option<Self> {
+        let adds = hunk.lines.iter().any(|line| line.side == Side::New && !line.text.trim().is_empty());
+        if matches!(place.fit, Fit::Exact | Fit::TrailingBlanks) || !adds {
+            return Some(Self::None);
+        }
+        let telling = if hunk.removes() { Side::Old } else { Side::Both };
+        let old = hunk.lines[..place.lines].iter().filter(|line| line.side != Side::New);
+        let mut shift: Option<(&str, bool)> = None;
+        for (line, file) in old.zip(&texts[place.at..]).filter(|(line, _)| line.side == telling) {
+            if line.text.trim().is_empty() {
+                continue;
+            }
+            let (patch, file) = (indent(&line.text), indent(file));
+            let this = match (file.strip_suffix(patch), patch.strip_suffix(file)) {
+                (Some(more), _) => (more, true),
+                (None, Some(less)) => (less, false),
+                (None, None) => return None,
+            };
+            if shift.is_some_and(|it| it != this && !(it.0.is_empty() && this.0.is_empty())) {
+                return None;
+            }
+            shift = Some(this);
+        }
+        Some(match shift {
+            None | Some(("", _)) => Self::None,
+            Some((more, true)) => Self::Deeper(more.to_owned()),
+            Some((less, false)) => Self::Shallower(less.to_owned()),
+        })
+    }
+
+    fn applied(&self, line: &str) -> Option<String> {
+        match self {
+            _ if line.trim().is_empty() => Some(line.to_owned()),
+            Self::None => Some(line.to_owned()),
+            Self::Deeper(more) => Some(format!("{more}{line}")),
+            Self::Shallower(less) => line.strip_prefix(less.as_str()).map(str::to_owned),
+        }
+    }
+}
+
+fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+/// A new line with the quotes and dashes of the old one wherever it says the same.
+fn with_typography(new: &str, old: &str) -> String {
+    let (new, old): (Vec<char>, Vec<char>) = (new.chars().collect(), old.chars().collect());
+    let same = |(a, b): &(&char, &char)| plain(**a) == plain(**b);
+    let head = new.iter().zip(&old).take_while(same).count();
+    let tail = new[head..].iter().rev().zip(old[head..].iter().rev()).take_while(same).count();
+    let middle = &new[head..new.len() - tail];
+    old[..head].iter().chain(middle).chain(&old[old.len() - tail..]).collect()
+}
+
+/// Why a hunk does not fit, with the real lines.
+fn missed(path: &str, text: &str, hunks: &[Hunk], number: usize, miss: &Miss) -> Error {
+    let hunk = &hunks[number];
+    let which = format!("{path}: hunk {} (line {} of the patch)", number + 1, hunk.line);
+    let spans = split(text, Returns::End);
+    let lines = Lines::new(spans.iter().map(|span| &text[span.start..span.end]).collect());
+    let told = match miss {
+        Miss::Head(head) => {
+            let near = Hunk { lines: vec![Line { side: Side::Old, text: head.clone() }], ..Hunk::default() };
+            let near = lines.nearest(&near).map(|at| format!("; the nearest is line {}: `{}`", at + 1, cut(lines.texts[at])));
+            format!("the line `{}` after @@ is not in the file{}", cut(head), near.unwrap_or_default())
+        }
+        Miss::Many(at) => {
+            let places: Vec<String> = at.iter().take(20).map(usize::to_string).collect();
+            let more = if at.len() > 20 { " …" } else { "" };
+            format!(
+                "fits in {} places, at lines {}{more}; add lines around it, or the line above after @@, to say which",
+                at.len(),
+                places.join(", ")
+            )
+        }
+        Miss::Indent(at) => format!(
+            "fits at line {at} only without its indentation, and the indentation differs from line to line.{}",
+            real(&lines, hunk, at - 1)
+        ),
+        Miss::NotAtEnd => "its lines are in the file, but not at the end, where it says `*** End of File`".to_owned(),
+        Miss::Nowhere => match lines.nearest(hunk) {
+            Some(at) => format!("its lines are not in the file.{}", real(&lines, hunk, at)),
+            None => "its lines are not in the file, nor anything like them; read the file again".to_owned(),
+        },
+    };
+    Error::failed(format!("{which} {told}\nNothing was changed."))
+}
+
+/// The lines of the file that a hunk nearly fits, and where it first differs.
+fn real(lines: &Lines<'_>, hunk: &Hunk, at: usize) -> String {
+    let old: Vec<&str> = hunk.old().collect();
+    let window = &lines.texts[at.min(lines.texts.len())..(at + old.len()).min(lines.texts.len())];
+    let mut told = format!(" From line {} on the file says:\n", at + 1);
+    told.push_str(&window.iter().take(30).map(|line| cut(line)).collect::<Vec<_>>().join("\n"));
+    let differs = old.iter().enumerate().find(|(number, line)| window.get(*number) != Some(line));
+    if let Some((number, line)) = differs {
+        let is = window.get(number).map_or("the end of the file".to_owned(), |is| format!("`{}`", cut(is)));
+        told.push_str(&format!("\nFirst difference, at line {}: the patch has `{}`, the file {is}", at + number + 1, cut(line)));
+    }
+    told
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(300) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}

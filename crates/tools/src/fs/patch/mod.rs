@@ -1,0 +1,169 @@
+//! Patches: what one says (`envelope`, `unified`), where its hunks fit (`place`), and which bytes change (`apply`).
+
+mod apply;
+mod envelope;
+mod place;
+#[cfg(test)]
+mod tests;
+mod unified;
+
+pub(super) use apply::apply;
+
+use helve_contract::{Error, Result};
+
+/// What a patch does to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Op {
+    /// Which file, as it was written.
+    pub(super) path: String,
+    /// What becomes of it.
+    pub(super) act: Act,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// It is created with this content.
+    Add { text: String, existing: Existing },
+    /// It is removed; where there are hunks, they say what must have been in it.
+    Delete { hunks: Vec<Hunk> },
+    /// It is changed, and moved where `to` says so.
+    Update { to: Option<String>, hunks: Vec<Hunk> },
+}
+
+/// What a new file does to one that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// Replaces it, as the envelope has it.
+    Replaced,
+    /// Is refused, as unified diffs have it.
+    Refused,
+}
+
+/// Some lines of a file, and what becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// Its first line in the patch, counted from 1.
+    pub(super) line: usize,
+    /// Lines of the file that come before it, each after the one before (`@@ class A`, `@@ def f`).
+    pub(super) heads: Vec<String>,
+    /// The line of the file where it begins, counted from 1, as far as the writer knew.
+    pub(super) hint: Option<usize>,
+    /// The lines.
+    pub(super) lines: Vec<Line>,
+    /// It ends where the file ends.
+    pub(super) at_end: bool,
+    /// The new file does not end with a newline.
+    pub(super) bare_end: bool,
+}
+
+/// One line of a hunk, without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Where it is.
+    pub(super) side: Side,
+    /// What it says.
+    pub(super) text: String,
+}
+
+/// Which of two files has a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Both: context.
+    Both,
+    /// The old one: it goes.
+    Old,
+    /// The new one: it comes.
+    New,
+}
+
+impl Hunk {
+    /// The lines that must be in the file.
+    fn old(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().filter(|line| line.side != Side::New).map(|line| line.text.as_str())
+    }
+
+    fn removes(&self) -> bool {
+        self.lines.iter().any(|line| line.side == Side::Old)
+    }
+
+    fn push(&mut self, side: Side, text: &str) {
+        self.lines.push(Line { side, text: text.to_owned() });
+    }
+
+    /// `\ No newline at end of file` after the last line read.
+    fn no_newline(&mut self) {
+        if let Some(Line { side: Side::New | Side::Both, .. }) = self.lines.last() {
+            self.bare_end = true;
+        }
+    }
+}
+
+/// Bytes of a patch at most.
+const MOST_BYTES: usize = 10_000_000;
+/// Hunks of a patch at most.
+const MOST_HUNKS: usize = 10_000;
+
+/// Reads a patch in either form.
+pub(super) fn read(text: &str) -> Result<Vec<Op>> {
+    if text.len() > MOST_BYTES {
+        return Err(Error::failed(format!("the patch has {} bytes; at most {MOST_BYTES} are taken at once", text.len())));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines: Vec<&str> = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
+    let ops = match form(&lines) {
+        Some(Form::Envelope) => envelope::read(&lines),
+        Some(Form::Unified) => unified::read(&lines),
+        None => Err(Error::failed(
+            "this is no patch: it starts neither with `*** Begin Patch` nor with the `---` and `+++` lines of a unified diff",
+        )),
+    }?;
+    let hunks: usize = ops.iter().map(|op| op.hunks().len()).sum();
+    if hunks > MOST_HUNKS {
+        return Err(Error::failed(format!("the patch has {hunks} hunks; at most {MOST_HUNKS} are taken at once")));
+    }
+    if ops.is_empty() {
+        return Err(Error::failed("the patch changes no file"));
+    }
+    Ok(ops)
+}
+
+enum Form {
+    Envelope,
+    Unified,
+}
+
+fn form(lines: &[&str]) -> Option<Form> {
+    lines.iter().enumerate().find_map(|(at, line)| {
+        if line.trim() == envelope::BEGIN {
+            Some(Form::Envelope)
+        } else if unified::starts(lines, at) {
+            Some(Form::Unified)
+        } else {
+            None
+        }
+    })
+}
+
+impl Op {
+    fn hunks(&self) -> &[Hunk] {
+        match &self.act {
+            Act::Add { .. } => &[],
+            Act::Delete { hunks } | Act::Update { hunks, .. } => hunks,
+        }
+    }
+}
+
+/// The numbers of `@@ -12,3 +14,4 @@`: the old line and its count, the new count; and what follows.
+fn numbers(header: &str) -> Option<(usize, usize, usize, &str)> {
+    let (ranges, rest) = header.strip_prefix("@@")?.trim_start().strip_prefix('-')?.split_once("@@")?;
+    let (old, new) = ranges.trim().split_once(" +")?;
+    let range = |text: &str| -> Option<(usize, usize)> {
+        match text.trim().split_once(',') {
+            Some((start, count)) => Some((start.parse().ok()?, count.parse().ok()?)),
+            None => Some((text.trim().parse().ok()?, 1)),
+        }
+    };
+    let ((start, old), (_, new)) = (range(old)?, range(new)?);
+    Some((start, old, new, rest.trim()))
+}

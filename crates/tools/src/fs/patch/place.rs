@@ -1,0 +1,243 @@
+//! Where a hunk fits: exactly, then with less and less regard to blanks and typography.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use super::{Hunk, Side};
+
+/// How well lines fit, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Exact,
+    TrailingBlanks,
+    Blanks,
+    Punctuation,
+}
+
+impl Fit {
+    const ALL: [Self; 4] = [Self::Exact, Self::TrailingBlanks, Self::Blanks, Self::Punctuation];
+
+    /// What was overlooked to make it fit, for the reply.
+    pub(super) fn told(self) -> Option<&'static str> {
+        match self {
+            Self::Exact => None,
+            Self::TrailingBlanks => Some("blanks at the ends of lines"),
+            Self::Blanks => Some("indentation and blanks at the ends of lines"),
+            Self::Punctuation => Some("typographic quotes, dashes and blanks"),
+        }
+    }
+
+    fn same(self, a: &str, b: &str) -> bool {
+        match self {
+            Self::Exact => a == b,
+            Self::TrailingBlanks => a.trim_end() == b.trim_end(),
+            Self::Blanks => a.trim() == b.trim(),
+            Self::Punctuation => fold(a) == fold(b),
+        }
+    }
+}
+
+/// Where a hunk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The first line of the file that it covers, counted from 0.
+    pub(super) at: usize,
+    /// How many lines of the hunk count: empty ones at its end may be no part of it.
+    pub(super) lines: usize,
+    /// How well it fits.
+    pub(super) fit: Fit,
+}
+
+/// Why a hunk goes nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// The line that should come before it is not there.
+    Head(String),
+    /// Its lines are not there.
+    Nowhere,
+    /// Its lines are not at the end of the file.
+    NotAtEnd,
+    /// It fits at all of these lines, counted from 1.
+    Many(Vec<usize>),
+    /// It fits but for an indentation that differs from line to line.
+    Indent(usize),
+}
+
+/// The lines of a file, ready to be searched many times.
+pub(super) struct Lines<'a> {
+    pub(super) texts: Vec<&'a str>,
+    /// What remains of each line without blanks and typography.
+    folds: Vec<u64>,
+    index: HashMap<u64, Vec<usize>>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(texts: Vec<&'a str>) -> Self {
+        let folds: Vec<u64> = texts.iter().map(|text| mark(text)).collect();
+        let mut index: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (at, fold) in folds.iter().enumerate() {
+            index.entry(*fold).or_default().push(at);
+        }
+        Self { texts, folds, index }
+    }
+
+    /// Places every hunk, in the order of the file; an error names the hunk.
+    pub(super) fn place(&self, hunks: &[Hunk]) -> Result<Vec<Place>, (usize, Miss)> {
+        let (mut from, mut drift) = (0, 0_isize);
+        let mut places = Vec::with_capacity(hunks.len());
+        for (number, hunk) in hunks.iter().enumerate() {
+            let twins = || hunks[number..].iter().take_while(|it| it.lines == hunk.lines && it.heads.is_empty()).count();
+            let place = self.place_one(hunk, from, drift, twins).map_err(|miss| (number, miss))?;
+            if let Some(hint) = hunk.hint {
+                drift = place.at as isize - hint.saturating_sub(1) as isize;
+            }
+            from = place.at + hunk.lines[..place.lines].iter().filter(|line| line.side != Side::New).count();
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    fn place_one(&self, hunk: &Hunk, from: usize, drift: isize, twins: impl Fn() -> usize) -> Result<Place, Miss> {
+        let mut start = from;
+        for head in &hunk.heads {
+            start = self.seek(head, start).ok_or_else(|| Miss::Head(head.clone()))? + 1;
+        }
+        let old: Vec<&str> = hunk.old().collect();
+        if old.is_empty() {
+            let at = self.insertion(hunk, start).max(from);
+            return Ok(Place { at, lines: hunk.lines.len(), fit: Fit::Exact });
+        }
+        // A head is often repeated as the first line of its hunk.
+        let starts = [Some(start), (start > from).then(|| start - 1)];
+        for start in starts.into_iter().flatten() {
+            for dropped in 0..=blank_end(hunk) {
+                let old = &old[..old.len() - dropped];
+                if old.is_empty() {
+                    continue;
+                }
+                if let Some((fit, found)) = self.fits(old, start, hunk.at_end) {
+                    let at = choose(&found, hunk, drift, &twins)?;
+                    return Ok(Place { at, lines: hunk.lines.len() - dropped, fit });
+                }
+            }
+        }
+        let elsewhere = hunk.at_end && self.fits(&old, start, false).is_some();
+        Err(if elsewhere { Miss::NotAtEnd } else { Miss::Nowhere })
+    }
+
+    /// Where lines go that have nothing old beside them.
+    fn insertion(&self, hunk: &Hunk, start: usize) -> usize {
+        let len = self.texts.len();
+        match hunk.hint {
+            Some(hint) => hint.min(len),
+            None if !hunk.heads.is_empty() => start,
+            None if self.texts.last().is_some_and(|last| last.is_empty()) => len - 1,
+            None => len,
+        }
+    }
+
+    fn seek(&self, head: &str, from: usize) -> Option<usize> {
+        self.fits(&[head], from, false).and_then(|(_, found)| found.first().copied())
+    }
+
+    /// All places from a line on where these lines fit, for the best way in which they fit at all.
+    fn fits(&self, old: &[&str], from: usize, at_end: bool) -> Option<(Fit, Vec<usize>)> {
+        let last = self.texts.len().checked_sub(old.len())?;
+        let folds: Vec<u64> = old.iter().map(|line| mark(line)).collect();
+        let (rare, positions) = folds
+            .iter()
+            .enumerate()
+            .map(|(at, fold)| (at, self.index.get(fold).map_or(&[][..], Vec::as_slice)))
+            .min_by_key(|(_, positions)| positions.len())?;
+        let likely: Vec<usize> = positions
+            .iter()
+            .filter_map(|at| at.checked_sub(rare))
+            .filter(|at| *at >= from && *at <= last && (!at_end || *at == last))
+            .filter(|at| self.folds[*at..*at + old.len()] == folds)
+            .collect();
+        Fit::ALL.into_iter().find_map(|fit| {
+            let fits = |at: &usize| old.iter().zip(&self.texts[*at..]).all(|(a, b)| fit.same(a, b));
+            let found: Vec<usize> = likely.iter().copied().filter(fits).collect();
+            (!found.is_empty()).then_some((fit, found))
+        })
+    }
+
+    /// Where lines that fit nowhere would come nearest.
+    pub(super) fn nearest(&self, hunk: &Hunk) -> Option<usize> {
+        let old: Vec<&str> = hunk.old().collect();
+        let mut votes: HashMap<usize, usize> = HashMap::new();
+        for (at, line) in old.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            for position in self.index.get(&mark(line)).into_iter().flatten().take(1000) {
+                if let Some(start) = position.checked_sub(at) {
+                    *votes.entry(start).or_default() += 1;
+                }
+            }
+        }
+        if let Some((start, _)) = votes.into_iter().max_by_key(|(start, votes)| (*votes, usize::MAX - start)) {
+            return Some(start);
+        }
+        let (at, line) = old.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
+        let wanted = pairs(line);
+        let alike = |text: &str| {
+            let pairs = pairs(text);
+            let both = pairs.iter().filter(|pair| wanted.contains(pair)).count();
+            both * 200 / (pairs.len() + wanted.len()).max(1)
+        };
+        let scored = self.texts.iter().take(50_000).enumerate().map(|(at, text)| (alike(text), at));
+        let (score, best) = scored.max_by_key(|(score, at)| (*score, usize::MAX - at))?;
+        (score >= 40).then(|| best.saturating_sub(at))
+    }
+}
+
+/// Which of several places is meant.
+fn choose(found: &[usize], hunk: &Hunk, drift: isize, twins: &impl Fn() -> usize) -> Result<usize, Miss> {
+    let many = || Miss::Many(found.iter().map(|at| at + 1).collect());
+    match (found, hunk.hint) {
+        ([only], _) => Ok(*only),
+        (_, Some(hint)) => {
+            let meant = hint.saturating_sub(1) as isize + drift;
+            let away = |at: &usize| (*at as isize - meant).unsigned_abs();
+            let nearest = found.iter().min_by_key(|at| away(at)).copied().ok_or(Miss::Nowhere)?;
+            let tied = found.iter().filter(|at| away(at) == away(&nearest)).count() > 1;
+            if tied { Err(many()) } else { Ok(nearest) }
+        }
+        // The line above names the place, nothing is lost, or each of the places has a hunk of its own.
+        ([first, ..], None) if !hunk.heads.is_empty() || !hunk.removes() || found.len() <= twins() => Ok(*first),
+        _ => Err(many()),
+    }
+}
+
+/// How many lines at the end of a hunk are empty context.
+fn blank_end(hunk: &Hunk) -> usize {
+    hunk.lines.iter().rev().take_while(|line| line.side == Side::Both && line.text.is_empty()).count()
+}
+
+fn mark(line: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    fold(line).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn pairs(text: &str) -> Vec<[u8; 2]> {
+    text.trim().as_bytes().windows(2).take(400).map(|it| [it[0], it[1]]).collect()
+}
+
+/// A line without blanks around it, and with plain quotes, dashes and blanks.
+fn fold(line: &str) -> Cow<'_, str> {
+    let line = line.trim();
+    if line.is_ascii() { line.into() } else { line.chars().map(plain).collect::<String>().trim().to_owned().into() }
+}
+
+/// The plain character for a typographic one.
+pub(super) fn plain(it: char) -> char {
+    match it {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        other => other,
+    }
+}

@@ -1,0 +1,253 @@
+//! Finding the lines of a page in a file of any size, in a few megabytes of memory.
+
+use encoding_rs::Decoder;
+use helve_contract::{
+    Call, Error, FileFault, Result, SafePath,
+    ports::{Chunk, Span},
+};
+use memchr::{memchr, memchr_iter};
+
+use super::{
+    CHUNK, Read,
+    page::{CutBy, Page, Total},
+};
+use crate::fs::text::{self, Charset, Format};
+
+/// The most text in one page, whatever was asked for.
+const MOST: usize = 4 << 20;
+/// Files larger than this are not read to the end only to count their lines.
+const COUNTED: u64 = 256 << 20;
+
+/// The page that was asked for. `head` is the file's first chunk.
+pub(super) async fn page(call: &Call, path: &SafePath, read: &Read, format: Format, head: Chunk) -> Result<Page> {
+    let (size, stamp) = (head.size, head.stamp);
+    let mut scan = Scan::new(read, format, &head.bytes);
+    let mut at = head.bytes.len() as u64;
+    let mut bytes = head.bytes;
+    let skip = format.bom.min(bytes.len());
+    bytes.drain(..skip);
+    loop {
+        scan.feed(&bytes, at >= size);
+        let enough = scan.full.is_some() || scan.cut_in_line();
+        if at >= size || (enough && size > COUNTED && at >= COUNTED / 8) {
+            break;
+        }
+        call.still_wanted()?;
+        let chunk = call.host().read(path, Span { start: at, len: CHUNK }).await?;
+        if chunk.bytes.is_empty() {
+            scan.feed(&[], true);
+            break;
+        }
+        // A log may grow while it is read; a file that shrinks has been replaced.
+        if chunk.stamp != stamp && chunk.size < size {
+            return Err(Error::file(path, FileFault::Changed));
+        }
+        at += chunk.bytes.len() as u64;
+        bytes = chunk.bytes;
+    }
+    scan.finish(path, read, size, at >= size)
+}
+
+/// What is known of the lines so far.
+struct Scan {
+    format: Format,
+    wide: Option<Decoder>,
+    end: u8,
+    /// Number of the line that the next byte belongs to, counted from 1.
+    line: u64,
+    start: u64,
+    /// How many lines and bytes may still be kept.
+    lines_left: usize,
+    bytes_left: usize,
+    /// How many bytes of one line are kept, and how many characters are shown.
+    keep: usize,
+    max_line: usize,
+    kept: Vec<(Vec<u8>, u64)>,
+    /// The line that is being read: what is kept of it, and how long it is.
+    open: Vec<u8>,
+    length: u64,
+    last_ended: bool,
+    full: Option<CutBy>,
+    nul: Option<u64>,
+}
+
+impl Scan {
+    fn new(read: &Read, format: Format, head: &[u8]) -> Self {
+        let wide = match format.charset {
+            Charset::Utf16Le => Some(encoding_rs::UTF_16LE.new_decoder_without_bom_handling()),
+            Charset::Utf16Be => Some(encoding_rs::UTF_16BE.new_decoder_without_bom_handling()),
+            Charset::Utf8 | Charset::Legacy(_) => None,
+        };
+        // Files of old end their lines with a carriage return alone.
+        let old = memchr(b'\n', head).is_none() && memchr(b'\r', head).is_some();
+        let bytes_left = read.max_bytes.unwrap_or(MOST).min(MOST);
+        let max_line = read.max_line.unwrap_or(usize::MAX);
+        Self {
+            format,
+            wide,
+            end: if old { b'\r' } else { b'\n' },
+            line: 1,
+            start: read.start.get(),
+            lines_left: read.limit.unwrap_or(usize::MAX),
+            bytes_left,
+            keep: max_line.saturating_mul(4).min(bytes_left.saturating_add(4)),
+            max_line,
+            kept: Vec::new(),
+            open: Vec::new(),
+            length: 0,
+            last_ended: false,
+            full: None,
+            nul: None,
+        }
+    }
+
+    /// Takes the next bytes of the file; `last` when no more will come.
+    fn feed(&mut self, bytes: &[u8], last: bool) {
+        match self.wide.take() {
+            None => self.lines(bytes),
+            Some(mut decoder) => {
+                let room = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len() * 3);
+                let mut text = String::with_capacity(room);
+                _ = decoder.decode_to_string(bytes, &mut text, last);
+                self.lines(text.as_bytes());
+                self.wide = Some(decoder);
+            }
+        }
+    }
+
+    fn lines(&mut self, mut bytes: &[u8]) {
+        // Nothing before the page is looked at more closely than its line ends, and nothing after it.
+        if self.line < self.start {
+            let Some(rest) = self.skip(bytes) else { return };
+            bytes = rest;
+        }
+        while self.full.is_none() {
+            let Some(at) = memchr(self.end, bytes) else { break };
+            self.grow(&bytes[..at]);
+            bytes = &bytes[at + 1..];
+            self.close(true);
+        }
+        if self.full.is_none() {
+            self.grow(bytes);
+        } else if !bytes.is_empty() {
+            self.line += memchr_iter(self.end, bytes).count() as u64;
+            self.length = u64::from(bytes.last() != Some(&self.end));
+        }
+    }
+
+    /// Passes over the lines before the page. `None` when the page does not begin in these bytes.
+    fn skip<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let missing = self.start - self.line;
+        let count = memchr_iter(self.end, bytes).count() as u64;
+        if count < missing {
+            self.line += count;
+            self.length = u64::from(bytes.last().map_or(self.length > 0, |it| *it != self.end));
+            return None;
+        }
+        self.line = self.start;
+        self.length = 0;
+        let at = memchr_iter(self.end, bytes).nth(missing as usize - 1)?;
+        Some(&bytes[at + 1..])
+    }
+
+    /// More of the line that is being read.
+    fn grow(&mut self, bytes: &[u8]) {
+        let room = self.keep.saturating_sub(self.open.len()).min(bytes.len());
+        if self.nul.is_none() {
+            self.nul = memchr(0, &bytes[..room]).map(|_| self.line);
+        }
+        self.open.extend_from_slice(&bytes[..room]);
+        self.length += bytes.len() as u64;
+    }
+
+    /// The line is complete: it is kept, or the page is full.
+    fn close(&mut self, ended: bool) {
+        let cost = shown_bytes(&self.open, self.max_line) + 1;
+        if self.lines_left == 0 {
+            self.full = Some(CutBy::Lines);
+        } else if cost > self.bytes_left + 1 && !self.kept.is_empty() {
+            self.full = Some(CutBy::Bytes);
+        } else {
+            self.lines_left -= 1;
+            self.bytes_left = self.bytes_left.saturating_sub(cost);
+            self.kept.push((std::mem::take(&mut self.open), self.length));
+            self.last_ended = ended;
+        }
+        self.open.clear();
+        self.length = 0;
+        self.line += u64::from(ended);
+        if !ended && self.full.is_some() {
+            self.length = 1;
+        }
+    }
+
+    /// Whether the line that is being read is longer than can be shown, so that only its length is of interest.
+    fn cut_in_line(&self) -> bool {
+        self.line >= self.start && self.open.len() >= self.keep
+    }
+
+    fn finish(mut self, path: &SafePath, read: &Read, size: u64, whole: bool) -> Result<Page> {
+        if self.full.is_none() && self.line >= self.start && self.length > 0 {
+            self.close(false);
+        }
+        if let Some(line) = self.nul.filter(|_| self.wide.is_none()) {
+            return Err(Error::file(path, FileFault::Binary(format!("data with a NUL byte in line {line}"))));
+        }
+        // A last line without an end counts as well.
+        let open = u64::from(self.length > 0 || (self.full.is_none() && !self.last_ended && !self.kept.is_empty()));
+        let count = self.line - 1 + open;
+        let start = read.start.get();
+        if start > count.max(1) || (start > 1 && count == 0) {
+            let has = if size == 0 { "is empty".to_owned() } else { format!("has {}", lines(count)) };
+            return Err(Error::failed(format!("{path} {has}; line {start} is past its end")));
+        }
+        let shown = self.kept.len() as u64;
+        let more = self.full.or((!whole || start + shown <= count).then_some(CutBy::Lines));
+        let lines = self.kept.iter().map(|(line, length)| self.text(line, *length, whole)).collect();
+        let total = if whole { Total::Exactly(count) } else { Total::MoreThan(count.saturating_sub(1)) };
+        Ok(Page {
+            path: path.to_string(),
+            lines,
+            start,
+            total,
+            cut: more,
+            size,
+            encoding: self.format.note(),
+            end: if self.end == b'\r' { "\r" } else { "\n" },
+            ended: self.last_ended,
+        })
+    }
+
+    /// A line as text, with a mark where it is cut.
+    fn text(&self, line: &[u8], length: u64, whole: bool) -> String {
+        let charset = if self.wide.is_some() { Charset::Utf8 } else { self.format.charset };
+        let cut_bytes = (line.len() as u64) < length;
+        // The last character may be cut in half.
+        let text = match (cut_bytes, std::str::from_utf8(line)) {
+            (true, Err(error)) if charset == Charset::Utf8 && error.error_len().is_none() => {
+                text::decode(&line[..error.valid_up_to()], charset)
+            }
+            _ => text::decode(line, charset),
+        };
+        let end = text.char_indices().nth(self.max_line).map(|(at, _)| at);
+        let end = end.filter(|at| cut_bytes || &text[*at..] != "\r");
+        if !cut_bytes && end.is_none() {
+            return text.into_owned();
+        }
+        let more = if whole { "" } else { "more than " };
+        format!("{}… [cut: the line has {more}{length} bytes]", &text[..end.unwrap_or(text.len())])
+    }
+}
+
+/// About how many bytes of a line are shown when it is cut after so many characters.
+fn shown_bytes(line: &[u8], max_line: usize) -> usize {
+    if line.len() <= max_line {
+        return line.len();
+    }
+    let starts = line.iter().enumerate().filter(|(_, byte)| (**byte & 0xc0) != 0x80);
+    starts.map(|(at, _)| at).nth(max_line).unwrap_or(line.len())
+}
+
+fn lines(count: u64) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+}

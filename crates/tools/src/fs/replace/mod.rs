@@ -1,0 +1,227 @@
+//! Replacing a piece of text in the bytes of a file, without loss.
+//!
+//! Bytes in, bytes out: the file's encoding, byte-order mark and line ends are kept, and only the bytes of the matched
+//! text may change. That is proved before the result is handed out.
+
+mod ends;
+mod ladder;
+mod miss;
+
+use std::ops::Range;
+
+use helve_contract::schemars::{self, JsonSchema};
+use serde::{Deserialize, Serialize};
+
+use self::ends::{Folded, fitted, usual};
+use super::text::{self, Charset, Decoded, Format};
+
+/// How closely the text must match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tolerance {
+    /// Character by character; only the way that lines end may differ.
+    #[default]
+    Exact,
+    /// Where nothing matches so: without regard to blanks at line ends, indentation, or the style of quotes and dashes.
+    Tolerant,
+}
+
+/// How a text was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// Character by character.
+    Exact,
+    /// Without regard to blanks at the ends of lines.
+    TrailingBlanks,
+    /// Without regard to indentation; the new text was indented alike.
+    Indentation,
+    /// Without regard to the style of quotes and dashes; the file's own were kept.
+    Typography,
+}
+
+impl Rung {
+    /// What to tell about it; nothing when the match was exact.
+    #[must_use]
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Exact => None,
+            Self::TrailingBlanks => Some("matched without regard to blanks at the ends of lines"),
+            Self::Indentation => Some("matched without regard to indentation; the new text was indented as the file is"),
+            Self::Typography => Some("matched without regard to the style of quotes and dashes; the file's own were kept"),
+        }
+    }
+}
+
+/// What to replace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) old: &'a str,
+    pub(super) new: &'a str,
+    pub(super) all: bool,
+    pub(super) tolerance: Tolerance,
+}
+
+/// A file after the change.
+#[derive(Debug)]
+pub(super) struct Replaced {
+    /// All of its bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Its text before and after.
+    pub(super) before: String,
+    pub(super) after: String,
+    /// How many places were changed.
+    pub(super) count: usize,
+    pub(super) rung: Rung,
+}
+
+/// Why nothing was replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// There is nothing to look for.
+    Empty,
+    /// The new text is the old one.
+    Same,
+    /// The text is in several places; in which lines it begins.
+    Several(Vec<usize>),
+    /// The text is not there; what is there instead.
+    Missing(String),
+    /// A character that the file's encoding does not have.
+    Unmappable(char),
+    /// The new text has marks of bytes that could not be read.
+    Unreadable,
+    /// The result would not be what was asked for.
+    Unproved,
+}
+
+/// One place of the text, and what goes there.
+struct Match {
+    range: Range<usize>,
+    new: String,
+}
+
+/// Replaces text in the bytes of a file.
+pub(super) fn replace(bytes: &[u8], format: Format, wanted: &Wanted) -> Result<Replaced, Refusal> {
+    let decoded = Decoded::new(bytes, format);
+    let text = &*decoded.text;
+    let old = wanted.old.strip_prefix('\u{feff}').filter(|_| format.bom > 0).unwrap_or(wanted.old);
+    let new = wanted.new.strip_prefix('\u{feff}').filter(|_| format.bom > 0).unwrap_or(wanted.new);
+    if old.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    if old == new {
+        return Err(Refusal::Same);
+    }
+    let (mut matches, mut rung) = (exact(text, old, new), Rung::Exact);
+    if matches.is_empty() && wanted.tolerance == Tolerance::Tolerant {
+        (matches, rung) = ladder::climb(text, old, new);
+    }
+    if matches.is_empty() {
+        return Err(Refusal::Missing(miss::explain(text, old, new)));
+    }
+    if !wanted.all && (matches.len() > 1 || overlaps(text, old, rung)) {
+        let starts = matches.iter().map(|it| it.range.start);
+        return Err(Refusal::Several(ends::line_numbers(text, starts)));
+    }
+    splice(bytes, &decoded, matches, rung)
+}
+
+/// All places where the text is, from left to right, none over another. A line end in `old` stands for any line end.
+fn exact(text: &str, old: &str, new: &str) -> Vec<Match> {
+    if old.contains('\r') {
+        // Whoever writes carriage returns means them.
+        let finds = text.match_indices(old).map(|(at, _)| Match { range: at..at + old.len(), new: new.to_owned() });
+        let finds: Vec<_> = finds.collect();
+        if !finds.is_empty() {
+            return finds;
+        }
+    }
+    let folded = Folded::new(text, |it| it);
+    let pattern = ends::plain(old, &folded);
+    let usual = usual(text);
+    folded.find(&pattern).map(|range| Match { new: fitted(new, &text[range.clone()], usual), range }).collect()
+}
+
+/// Whether the text is also found where it overlaps itself, as `aa` is twice in `aaa`.
+fn overlaps(text: &str, old: &str, rung: Rung) -> bool {
+    rung == Rung::Exact && {
+        let folded = Folded::new(text, |it| it);
+        folded.overlapping(&ends::plain(old, &folded))
+    }
+}
+
+/// Puts the new texts in their places, as bytes.
+fn splice(bytes: &[u8], decoded: &Decoded, matches: Vec<Match>, rung: Rung) -> Result<Replaced, Refusal> {
+    let text = &*decoded.text;
+    let mut made = Made { bytes: Vec::with_capacity(bytes.len()), text: String::with_capacity(text.len()), spans: Vec::new() };
+    let (mut byte, mut at, mut count) = (0, 0, 0);
+    for Match { range, new } in matches {
+        let (inner, piece) = narrowed(text, &range, &new);
+        // A range that cuts a character of the file in two is taken whole.
+        let (inner, piece, here) = match decoded.bytes_of(inner.clone()) {
+            Some(here) => (inner, piece, here),
+            None => (range.clone(), new.as_str(), decoded.bytes_of(range.clone()).ok_or(Refusal::Unproved)?),
+        };
+        if decoded.format.damaged && piece.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(Refusal::Unreadable);
+        }
+        let encoded = text::encode(piece, decoded.format.charset).map_err(Refusal::Unmappable)?;
+        count += usize::from(text[inner.clone()] != *piece);
+        made.bytes.extend_from_slice(&bytes[byte..here.start]);
+        let start = made.bytes.len();
+        made.bytes.extend_from_slice(&encoded);
+        made.spans.push((here.clone(), start..made.bytes.len()));
+        made.text += &text[at..inner.start];
+        made.text += piece;
+        (byte, at) = (here.end, inner.end);
+    }
+    made.bytes.extend_from_slice(&bytes[byte..]);
+    made.text += &text[at..];
+    if count == 0 {
+        return Err(Refusal::Same);
+    }
+    if !made.is_proved(bytes, decoded.format) {
+        return Err(Refusal::Unproved);
+    }
+    Ok(Replaced { bytes: made.bytes, before: text.to_owned(), after: made.text, count, rung })
+}
+
+/// The part of a match that really changes: what old and new begin and end with in common stays untouched.
+fn narrowed<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>, &'a str) {
+    let old = &text[range.clone()];
+    let head: usize = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+    let (a, b) = (&old[head..], &new[head..]);
+    let tail: usize =
+        a.chars().rev().zip(b.chars().rev()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+    (range.start + head..range.end - tail, &b[..b.len() - tail])
+}
+
+/// The result, and which bytes of it are new.
+struct Made {
+    bytes: Vec<u8>,
+    text: String,
+    /// Pieces of the file and the pieces in their place.
+    spans: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Made {
+    /// Whether every byte outside of the spans is the one that was there, and the whole reads as it should.
+    fn is_proved(&self, before: &[u8], format: Format) -> bool {
+        let (mut from, mut to) = (0, 0);
+        for (old, new) in &self.spans {
+            if before.get(from..old.start) != self.bytes.get(to..new.start) {
+                return false;
+            }
+            (from, to) = (old.end, new.end);
+        }
+        let rest = before.get(from..).is_some() && before.get(from..) == self.bytes.get(to..);
+        let reads = || match format.charset {
+            Charset::Utf8 if !format.damaged => self.bytes.get(format.bom..) == Some(self.text.as_bytes()),
+            _ => Decoded::new(&self.bytes, format).text == self.text,
+        };
+        rest && reads()
+    }
+}
+
+#[cfg(test)]
+mod tests;
