@@ -8,7 +8,7 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, CancellationToken, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     ports::{NoDocuments, NoTasks},
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
@@ -17,7 +17,9 @@ use tokio::runtime::{self, Runtime};
 use crate::{
     config::{Origin, Settings},
     fault::Fault,
-    remark, shell, state,
+    remark,
+    shell::{self, Folders},
+    state,
 };
 
 /// A record of calls that is larger than this is put aside when a run begins.
@@ -110,9 +112,22 @@ pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Resu
         Purpose::Call => Leftovers(Vec::new()),
         Purpose::Serve(_) => Leftovers(vec![state.join("tmp").join(&run)]),
     };
-    let rules = rules(settings, &roots, &state);
-    let workspace = Workspace::new(roots, rules, dialect.reading);
-    let ports = ports(settings, &state)?;
+    let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
+    let scratch = state.join("tmp").join(&run);
+    let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
+    if lasting {
+        state::private(&scratch)?;
+    }
+    let (host, tasks) = shell::open(
+        settings,
+        Folders {
+            scratch: lasting.then_some(scratch),
+            output: &spill,
+            protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
+        },
+    )?;
+    let ports = Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) };
+    let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
     let mut session = Session::new(run.clone(), workspace, ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
 
@@ -127,7 +142,12 @@ pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Resu
 
 fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     let role = settings.role(dialect.name).map(str::to_owned);
-    let mut builder = Engine::builder(dialect).without(settings.list("tools.disable"));
+    let mut without = settings.list("tools.disable");
+    if !settings.flag("tools.shell.enabled") {
+        let running = dialect.tools.iter().filter(|entry| entry.spec.effects.has(Effects::EXECUTES));
+        without.extend(running.map(|entry| entry.spec.name.clone()));
+    }
+    let mut builder = Engine::builder(dialect).without(without);
     if let Some(role) = role {
         builder = builder.role(&role);
     }
@@ -192,11 +212,11 @@ fn free_name(roots: &[Root], dir: &Path) -> String {
 }
 
 /// What is refused inside the roots: protected names, what the settings deny, and the state folder.
-fn rules(settings: &Settings, roots: &[Root], state: &Path) -> PathRules {
+fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
     let denied = |key: &str, denies, why: &'static str| {
         settings.list(key).into_iter().map(move |text| PathRule { glob: Glob::new(&text), denies, why: why.to_owned() })
     };
-    let own = roots.iter().filter_map(|root| state.strip_prefix(&root.dir).ok()).map(|inside| PathRule {
+    let own = own.iter().map(|inside| PathRule {
         glob: if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) },
         denies: Access::Read,
         why: "belongs to Helve itself; leave it alone".to_owned(),
@@ -207,12 +227,6 @@ fn rules(settings: &Settings, roots: &[Root], state: &Path) -> PathRules {
             .chain(denied("paths.deny_write", Access::Write, "may not be changed here; ask the user to change it"))
             .chain(own),
     )
-}
-
-/// What the session can reach.
-fn ports(settings: &Settings, state: &Path) -> Result<Ports, Fault> {
-    let (host, tasks) = shell::open(settings, state)?;
-    Ok(Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) })
 }
 
 /// What is asked before a call. A call by the user's own hand asks nothing, unless the same hand set a mode.
@@ -262,7 +276,7 @@ fn mode(name: &str) -> Mode {
 fn events(settings: &Settings, state: &Path, run: &str, purpose: &Purpose) -> Result<Events, Fault> {
     match settings.text("events") {
         Some("off") => Ok(Events::none()),
-        Some("stdout") if purpose == Purpose::Serve => {
+        Some("stdout") if matches!(purpose, Purpose::Serve(_)) => {
             Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
         }
         Some("stdout") => Ok(Events::stdout(run)),

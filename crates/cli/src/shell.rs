@@ -1,12 +1,85 @@
 //! Commands: the walls they run behind, and the programs they may name.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use helve_contract::ports::{Host, NoTasks, Tasks};
-use helve_engine::NameList;
-use helve_hosts::Local;
+use helve_contract::ports::{Host, Level, NoTasks, Tasks};
+use helve_engine::{NameList, PROTECTED};
+use helve_hosts::{Local, Net, Sandbox, SandboxSettings, Wanted};
 
-use crate::{config::Settings, fault::Fault};
+use crate::{config::Settings, fault::Fault, remark};
+
+/// Folders of a session that commands use.
+pub struct Folders<'a> {
+    /// Their `/tmp`, where it lasts from one to the next.
+    pub scratch: Option<PathBuf>,
+    /// Where their raw output goes.
+    pub output: &'a Path,
+    /// Places beneath the roots that are not theirs, such as the state folder.
+    pub protected: Vec<String>,
+}
+
+/// The host and its tasks, by the settings. Nothing is tried before the first command.
+pub fn open(settings: &Settings, folders: Folders<'_>) -> Result<(Arc<dyn Host>, Arc<dyn Tasks>), Fault> {
+    if !settings.flag("tools.shell.enabled") {
+        return Ok((Arc::new(Local::new()), Arc::new(NoTasks)));
+    }
+    let (held, open) = denied(settings);
+    if !open.is_empty() {
+        remark!("helve: these path rules hold for the file tools, but not for commands: {}", open.join(", "));
+    }
+    let protected = PROTECTED.iter().map(|name| (*name).to_owned()).chain(folders.protected).chain(held).collect();
+    let wishes = SandboxSettings { protected, scratch: folders.scratch, ..wishes(settings) };
+    let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
+    let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(sandbox)));
+    _ = folders.output;
+    Ok((host, Arc::new(NoTasks)))
+}
+
+/// What the settings say about the walls.
+fn wishes(settings: &Settings) -> SandboxSettings {
+    let folders = |key: &str| settings.list(key).into_iter().map(PathBuf::from).collect();
+    SandboxSettings {
+        wanted: match settings.text("sandbox.level") {
+            Some("L3") => Wanted::Exactly(Level::Full),
+            Some("L2") => Wanted::Exactly(Level::Nested),
+            Some("L1") => Wanted::Exactly(Level::Rules),
+            Some("external") => Wanted::External,
+            Some("none") => Wanted::Exactly(Level::None),
+            _ => Wanted::Best,
+        },
+        readable: folders("sandbox.readable"),
+        writable: folders("sandbox.writable"),
+        network: if settings.text("sandbox.network") == Some("on") { Net::On } else { Net::Off },
+        ..SandboxSettings::default()
+    }
+}
+
+/// The path rules that a wall can hold, and those that it cannot: patterns, and what may not even be read.
+fn denied(settings: &Settings) -> (Vec<String>, Vec<String>) {
+    let plain = |text: &String| text.contains('/') && !text.contains(['*', '?', '[']);
+    let (held, mut open): (Vec<_>, Vec<_>) = settings.list("paths.deny_write").into_iter().partition(plain);
+    let held = held.iter().map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect();
+    open.extend(settings.list("paths.deny_read"));
+    (held, open)
+}
+
+/// The programs that commands may name, where the settings say anything about it.
+pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
+    let (allow, deny) = (settings.list("tools.shell.allow"), settings.list("tools.shell.deny"));
+    let (replace, operators) = (settings.flag("tools.shell.replace_defaults"), settings.flag("tools.shell.allow_operators"));
+    if allow == ["*"] && deny.is_empty() && operators {
+        return Ok(None);
+    }
+    let mut names = NameList::new(allow, deny).map_err(|why| Fault::usage(format!("tools.shell: {why}")))?;
+    if replace {
+        names = names.replacing_defaults();
+    }
+    Ok(Some(if operators { names } else { names.without_operators() }))
+}
 
 /// Something that was found out about the walls.
 pub enum Found {
@@ -16,21 +89,100 @@ pub enum Found {
     Weak(&'static str, String, String),
 }
 
-/// The host and its tasks, by the settings.
-pub fn open(settings: &Settings, _state: &Path) -> Result<(Arc<dyn Host>, Arc<dyn Tasks>), Fault> {
+/// Tries the walls, every level of them, by running a program behind each.
+pub fn examine(settings: &Settings) -> Vec<Found> {
     if !settings.flag("tools.shell.enabled") {
-        return Ok((Arc::new(Local::new()), Arc::new(NoTasks)));
+        return vec![Found::Good("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
     }
-    Ok((Arc::new(Local::new()), Arc::new(NoTasks)))
+    let wishes = wishes(settings);
+    let sandbox = match Sandbox::probe(wishes.clone()) {
+        Ok(sandbox) => sandbox,
+        Err(error) => return vec![Found::Weak("sandbox", error.to_string(), "mend the sandbox settings".to_owned())],
+    };
+    let report = sandbox.report();
+    let mut found = vec![match report.level {
+        Some(level) if level >= Level::Rules => {
+            let notes = report.notes.join("; ");
+            Found::Good("sandbox", format!("commands run at {} ({notes})", level.name()))
+        }
+        Some(level) => Found::Weak(
+            "sandbox",
+            format!("commands run at {}, without walls of Helve's own", level.name()),
+            "sandbox.level = \"auto\" takes the best walls that work".to_owned(),
+        ),
+        None => Found::Weak(
+            "sandbox",
+            "no level works here, so commands are refused; file tools work".to_owned(),
+            "install bubblewrap, or say with sandbox.level = \"external\" that this machine is the sandbox".to_owned(),
+        ),
+    }];
+    found.extend([("L3", Level::Full), ("L2", Level::Nested), ("L1", Level::Rules)].map(|(name, level)| {
+        let tried = report.trials.iter().find(|trial| trial.level == level).map(|trial| trial.trouble.clone());
+        match tried.unwrap_or_else(|| trouble(&wishes, level)) {
+            None => Found::Good(name, "works".to_owned()),
+            Some(why) => Found::Weak(name, why.replace('\n', "; "), advice(level).to_owned()),
+        }
+    }));
+    found.push(match &report.bwrap {
+        Some(path) => Found::Good("bwrap", path.clone()),
+        None => Found::Weak(
+            "bwrap",
+            "not found in a folder that only root can write".to_owned(),
+            "install the package bubblewrap for L3 and L2".to_owned(),
+        ),
+    });
+    found.extend([landlock(), seccomp(), groups(report.groups)]);
+    found
 }
 
-/// The programs that commands may name, where the settings say anything about it.
-pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
-    let (allow, deny) = (settings.list("tools.shell.allow"), settings.list("tools.shell.deny"));
-    NameList::new(allow, deny).map(Some).map_err(Fault::usage)
+/// Why a level does not work here, if it does not.
+fn trouble(wishes: &SandboxSettings, level: Level) -> Option<String> {
+    let sandbox = Sandbox::probe(SandboxSettings { wanted: Wanted::Exactly(level), ..wishes.clone() });
+    match sandbox {
+        Ok(sandbox) => sandbox.report().trials.iter().find_map(|trial| trial.trouble.clone()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
-/// Tries the walls.
-pub fn examine(_settings: &Settings) -> Vec<Found> {
-    Vec::new()
+const fn advice(level: Level) -> &'static str {
+    match level {
+        Level::Full => "L3 needs bubblewrap and user namespaces with a /proc of their own",
+        Level::Nested => "L2 needs bubblewrap and user namespaces",
+        _ => "L1 needs Landlock and seccomp in the kernel",
+    }
+}
+
+fn landlock() -> Found {
+    let list = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    match (list.is_empty(), list.split(',').any(|name| name.trim() == "landlock")) {
+        (false, true) => Found::Good("landlock", "on in this kernel".to_owned()),
+        (true, _) => Found::Good("landlock", "not listed (securityfs is not mounted); see L1 for whether it works".to_owned()),
+        (false, false) => Found::Weak(
+            "landlock",
+            format!("not among this kernel's security modules ({})", list.trim()),
+            "boot with lsm=landlock,… on Linux 5.13 or later".to_owned(),
+        ),
+    }
+}
+
+fn seccomp() -> Found {
+    match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
+        Ok(actions) if actions.contains("errno") => Found::Good("seccomp", actions.trim().to_owned()),
+        Ok(_) | Err(_) => Found::Weak(
+            "seccomp",
+            "filters are not offered by this kernel".to_owned(),
+            "a kernel with CONFIG_SECCOMP_FILTER and a mounted /proc have them".to_owned(),
+        ),
+    }
+}
+
+fn groups(made: bool) -> Found {
+    if made {
+        return Found::Good("cgroups", "limits hold for all processes of a command together".to_owned());
+    }
+    Found::Weak(
+        "cgroups",
+        "this user cannot make control groups; limits hold for each process alone".to_owned(),
+        "run in a delegated scope, such as `systemd-run --user --scope -p Delegate=yes`".to_owned(),
+    )
 }

@@ -43,9 +43,17 @@ pub fn preset() -> Dialect {
 fn error(tool: &str, error: &Error) -> Reply {
     match error {
         Error::InvalidArgs(problems) => {
-            Reply::failed(format!("validation error: {}", words::problems(problems, Problem::to_string)))
+            Reply::failed(format!("validation error: {}", words::problems(problems, problem)))
         }
         error => words::plain(tool, error),
+    }
+}
+
+/// The seed's sentence for a missing parameter names it and no more.
+fn problem(problem: &Problem) -> String {
+    match problem {
+        Problem::Missing { path, .. } => format!("missing required parameter \"{path}\""),
+        problem => problem.to_string(),
     }
 }
 

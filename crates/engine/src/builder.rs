@@ -187,8 +187,8 @@ impl Builder {
 /// Puts a tool from outside into the table: at the end, or where the one was that it replaces.
 fn place(slots: &mut Vec<(Slot, bool)>, added: Added) -> Result<(), BuildError> {
     let entry = added.entry.with(|spec| rooted(&mut spec.schema));
-    let schema = Schema::now(&entry.spec.schema)
-        .map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
+    let schema =
+        Schema::now(&entry.spec.schema).map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
     let slot = Slot { schema, entry };
     if !added.replaces {
         slots.push((slot, true));

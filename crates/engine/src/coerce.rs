@@ -214,7 +214,9 @@ impl<'a> Root<'a> {
     /// Follows references inside the schema.
     fn resolved(self, mut schema: &'a Value) -> &'a Value {
         for _ in 0..8 {
-            let Some(place) = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#')) else { break };
+            let Some(place) = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#')) else {
+                break;
+            };
             match self.0.pointer(place) {
                 Some(next) => schema = next,
                 None => break,
@@ -317,7 +319,7 @@ fn synonym<'s>(
     let field = only(
         fields.keys().filter(|field| !map.contains_key(*field) && is_required(schema, field) && alike(field, key)),
     )?;
-    only(strange.iter().filter(|other| map.contains_key(*other) && alike(field, other))).map(|_| field)
+    only(strange.iter().filter(|other| alike(field, other))).map(|_| field)
 }
 
 /// The one thing there is, if there is just one.
@@ -372,7 +374,8 @@ mod tests {
     #[test]
     fn another_spelling_is_the_same_field() {
         let fields = json!({ "file_path": { "type": "string" }, "limit": { "type": "integer" } });
-        let (args, notes) = fitted(fields, json!(["file_path"]), json!({ "filePath": "a", "limit": null, "colour": 1 }));
+        let (args, notes) =
+            fitted(fields, json!(["file_path"]), json!({ "filePath": "a", "limit": null, "colour": 1 }));
         assert_eq!(args, json!({ "file_path": "a" }));
         assert_eq!(
             notes,
@@ -413,7 +416,11 @@ mod tests {
 
     #[test]
     fn a_word_of_a_list_may_have_another_case() {
-        let (args, _) = fitted(json!({ "mode": { "type": "string", "enum": ["files_with_matches", "count"] } }), json!([]), json!({ "mode": "Count" }));
+        let (args, _) = fitted(
+            json!({ "mode": { "type": "string", "enum": ["files_with_matches", "count"] } }),
+            json!([]),
+            json!({ "mode": "Count" }),
+        );
         assert_eq!(args, json!({ "mode": "count" }));
     }
 }

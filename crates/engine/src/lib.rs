@@ -28,8 +28,9 @@ use serde_json::Value;
 
 pub use batch::Request;
 pub use builder::{BuildError, Builder};
+pub use commands::NameList;
 pub use dialect::{Dialect, Limit, Limits, Notice, Role, Words};
-pub use events::Events;
+pub use events::{Events, Listener};
 pub use gate::*;
 pub use policy::*;
 pub use scrub::Scrub;

@@ -60,9 +60,8 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spi
     }
     let cut = reply.cut.unwrap_or_else(|| measured(&reply.text));
     let file = kept_in(reply, spill);
-    let notice = |kept: usize| {
-        (words.notice)(&Notice { cut, kept: (kept, 1), keep: reply.keep, limit, file: file.clone() })
-    };
+    let notice =
+        |kept: usize| (words.notice)(&Notice { cut, kept: (kept, 1), keep: reply.keep, limit, file: file.clone() });
     // The notice stands inside the data, so its room comes off the limit.
     let room = limit.bytes.saturating_sub(notice(limit.bytes).len() + 64).max(128);
     let mut data = smaller(reply.data.as_ref().unwrap_or(&Value::Null), room, reply.keep);
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(Some(&data), reply.data.as_ref());
         assert!(reply.text.len() <= 600 && reply.text.len() > 400, "{}", reply.text.len());
         assert_eq!((&data["id"], &data["tags"]), (&json!(7), &json!(["a"])));
-        assert!(data["out"].as_str().unwrap().ends_with("bytes left out]\n[1 of 1 lines, 5034 bytes]"));
+        assert!(data["out"].as_str().unwrap().ends_with("bytes left out]\n[1 of 1 lines, 5030 bytes]"));
     }
 
     #[test]
@@ -293,7 +292,7 @@ mod tests {
         let mut reply = Reply::json(json!({ "all": (0..5000).collect::<Vec<_>>() }));
         bound(&mut reply, Limit { bytes: 1000, lines: 2 }, &WORDS, None);
         assert!(reply.text.len() <= 1000);
-        assert_eq!(reply.data.unwrap()["notice"], json!("[1 of 1 lines, 23900 bytes]"));
+        assert_eq!(reply.data.unwrap()["notice"], json!("[1 of 1 lines, 23899 bytes]"));
     }
 
     #[test]

@@ -28,7 +28,11 @@ impl Names {
                 if names.written.insert(name.clone(), at).is_some() {
                     return Err(BuildError::Duplicate(name.clone()));
                 }
-                names.folded.entry(fold(name)).and_modify(|old| *old = old.filter(|old| *old == at)).or_insert(Some(at));
+                names
+                    .folded
+                    .entry(fold(name))
+                    .and_modify(|old| *old = old.filter(|old| *old == at))
+                    .or_insert(Some(at));
             }
         }
         Ok(names)
@@ -71,41 +75,138 @@ const MEANT: &[(&str, &[&str])] = &[
     (
         "run commands",
         &[
-            "bash", "shell", "sh", "exec", "execute", "executeshell", "executecommand", "executebash", "run",
-            "runcommand", "runshell", "runshellcommand", "runterminalcmd", "runinterminal", "runbash", "terminal",
-            "cmd", "command", "shellexec", "execcommand", "containerexec", "localshell", "powershell", "shellcommand",
+            "bash",
+            "shell",
+            "sh",
+            "exec",
+            "execute",
+            "executeshell",
+            "executecommand",
+            "executebash",
+            "run",
+            "runcommand",
+            "runshell",
+            "runshellcommand",
+            "runterminalcmd",
+            "runinterminal",
+            "runbash",
+            "terminal",
+            "cmd",
+            "command",
+            "shellexec",
+            "execcommand",
+            "containerexec",
+            "localshell",
+            "powershell",
+            "shellcommand",
         ],
     ),
     (
         "read a file",
-        &["read", "readfile", "fileread", "cat", "view", "viewfile", "openfile", "open", "getfile", "readtextfile", "head", "tail", "viewimage"],
+        &[
+            "read",
+            "readfile",
+            "fileread",
+            "cat",
+            "view",
+            "viewfile",
+            "openfile",
+            "open",
+            "getfile",
+            "readtextfile",
+            "head",
+            "tail",
+            "viewimage",
+        ],
     ),
     (
         "write a file",
-        &["write", "writefile", "filewrite", "createfile", "create", "savefile", "writetofile", "newfile", "filecreate", "createnewfile"],
+        &[
+            "write",
+            "writefile",
+            "filewrite",
+            "createfile",
+            "create",
+            "savefile",
+            "writetofile",
+            "newfile",
+            "filecreate",
+            "createnewfile",
+        ],
     ),
     (
         "change a file",
         &[
-            "edit", "editfile", "fileedit", "strreplace", "replace", "replaceinfile", "strreplaceeditor",
-            "strreplacebasededittool", "searchreplace", "applydiff", "updatefile", "multiedit", "applypatch", "patch",
-            "modifyfile", "replacestringinfile", "replacefilecontent",
+            "edit",
+            "editfile",
+            "fileedit",
+            "strreplace",
+            "replace",
+            "replaceinfile",
+            "strreplaceeditor",
+            "strreplacebasededittool",
+            "searchreplace",
+            "applydiff",
+            "updatefile",
+            "multiedit",
+            "applypatch",
+            "patch",
+            "modifyfile",
+            "replacestringinfile",
+            "replacefilecontent",
         ],
     ),
     (
         "search in files",
         &[
-            "grep", "search", "ripgrep", "rg", "searchfiles", "filesearch", "searchcode", "codesearch", "greptool",
-            "searchfilecontent", "grepsearch", "searchintext", "findinfiles", "codebasesearch",
+            "grep",
+            "search",
+            "ripgrep",
+            "rg",
+            "searchfiles",
+            "filesearch",
+            "searchcode",
+            "codesearch",
+            "greptool",
+            "searchfilecontent",
+            "grepsearch",
+            "searchintext",
+            "findinfiles",
+            "codebasesearch",
         ],
     ),
-    ("list a folder", &["ls", "list", "listdirectory", "listdir", "listfiles", "filelist", "dir", "readdir", "tree", "directorytree"]),
-    ("find files by name", &["glob", "find", "findfiles", "fileglob", "globsearch", "findbyname", "globfiles", "searchfilenames"]),
+    (
+        "list a folder",
+        &["ls", "list", "listdirectory", "listdir", "listfiles", "filelist", "dir", "readdir", "tree", "directorytree"],
+    ),
+    (
+        "find files by name",
+        &["glob", "find", "findfiles", "fileglob", "globsearch", "findbyname", "globfiles", "searchfilenames"],
+    ),
     ("delete a file", &["delete", "deletefile", "rm", "remove", "removefile", "filedelete", "unlink"]),
-    ("fetch a page", &["webfetch", "fetch", "fetchurl", "curl", "wget", "httpget", "browse", "openurl", "geturl", "fetchwebpage", "readurl", "httprequest"]),
+    (
+        "fetch a page",
+        &[
+            "webfetch",
+            "fetch",
+            "fetchurl",
+            "curl",
+            "wget",
+            "httpget",
+            "browse",
+            "openurl",
+            "geturl",
+            "fetchwebpage",
+            "readurl",
+            "httprequest",
+        ],
+    ),
     ("search the web", &["websearch", "googlesearch", "searchweb", "internetsearch", "google", "bing", "duckduckgo"]),
     ("keep a list of things to do", &["todowrite", "todo", "updateplan", "todolist", "managetodolist", "writetodos"]),
-    ("hand work to another agent", &["agent", "task", "delegate", "delegatetoagent", "spawnagent", "subagent", "sessionsspawn", "runsubagent"]),
+    (
+        "hand work to another agent",
+        &["agent", "task", "delegate", "delegatetoagent", "spawnagent", "subagent", "sessionsspawn", "runsubagent"],
+    ),
     ("ask the user", &["askuserquestion", "ask", "askuser", "question", "askfollowupquestion", "requestuserinput"]),
     ("search memory", &["memorysearch", "searchmemory", "recall", "searchmemories"]),
     ("remember something", &["memorysave", "savememory", "remember", "memorywrite", "memorystore", "addmemory"]),
@@ -141,7 +242,8 @@ impl Engine {
         };
         let mut tools: Vec<&str> = self.specs().filter(|spec| does(spec)).map(|spec| spec.name.as_str()).collect();
         if tools.is_empty() && *deed == "run commands" {
-            tools.extend(self.specs().filter(|it| it.effects.has(Effects::EXECUTES)).map(|it| it.name.as_str()).take(1));
+            tools
+                .extend(self.specs().filter(|it| it.effects.has(Effects::EXECUTES)).map(|it| it.name.as_str()).take(1));
         }
         tools.truncate(3);
         (!tools.is_empty()).then(|| (*deed, either(&tools)))
@@ -149,7 +251,11 @@ impl Engine {
 
     fn all(&self) -> String {
         let names: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
-        if names.is_empty() { "This session has no tools.".into() } else { format!("The tools are {}.", names.join(", ")) }
+        if names.is_empty() {
+            "This session has no tools.".into()
+        } else {
+            format!("The tools are {}.", names.join(", "))
+        }
     }
 }
 

@@ -127,7 +127,10 @@ fn object(value: Value, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) 
         other => {
             let sent = crate::validate::shown(&other, 80);
             *into = other;
-            let problem = Problem::Other { path: String::new(), text: format!("the arguments must be one JSON object, not {sent}") };
+            let problem = Problem::Other {
+                path: String::new(),
+                text: format!("the arguments must be one JSON object, not {sent}"),
+            };
             return Err(Error::InvalidArgs(vec![problem]));
         }
     };
@@ -144,7 +147,9 @@ fn unwrap(args: &mut Value, notes: &mut Vec<String>, slot: &Slot) {
     }
     let spec = &slot.entry.spec;
     let Some(properties) = spec.schema.get("properties").and_then(Value::as_object) else { return };
-    let Some(key) = WRAPS.into_iter().find(|key| map.contains_key(*key) && !properties.contains_key(*key)) else { return };
+    let Some(key) = WRAPS.into_iter().find(|key| map.contains_key(*key) && !properties.contains_key(*key)) else {
+        return;
+    };
     let named = map.get("name").or_else(|| map.get("tool")).and_then(Value::as_str);
     if map.len() == 2 && !named.is_some_and(|name| spec.answers_to(name)) {
         return;

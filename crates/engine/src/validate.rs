@@ -71,9 +71,8 @@ fn meant(problems: &mut Vec<Problem>, unknown: &[String]) {
 
 fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
     let path = spelt(error.instance_path());
-    let misfit = |wanted: String| {
-        vec![Problem::Misfit { path: path.clone(), wanted, sent: shown(error.instance(), 80) }]
-    };
+    let misfit =
+        |wanted: String| vec![Problem::Misfit { path: path.clone(), wanted, sent: shown(error.instance(), 80) }];
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
@@ -103,14 +102,17 @@ fn worded(schema: &Value, error: &ValidationError<'_>) -> Vec<Problem> {
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = fields_at(schema, error.schema_path());
             let strange = |name: &String| {
-                let near = known.and_then(|all| nearest(name, all.keys().map(String::as_str)).first().map(|it| join(&path, it)));
+                let near = known
+                    .and_then(|all| nearest(name, all.keys().map(String::as_str)).first().map(|it| join(&path, it)));
                 Problem::Unknown { path: join(&path, name), near }
             };
             unexpected.iter().map(strange).collect()
         }
-        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
-            misfit(schema.pointer(error.schema_path().as_str()).map_or_else(|| "one of the forms in the schema".into(), alternatives))
-        }
+        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => misfit(
+            schema
+                .pointer(error.schema_path().as_str())
+                .map_or_else(|| "one of the forms in the schema".into(), alternatives),
+        ),
         _ => vec![Problem::Other { path, text: error.masked_with("the value").to_string() }],
     }
 }
@@ -144,7 +146,9 @@ fn described(schema: &Value) -> String {
     }
     match schema.get("type") {
         Some(Value::String(kind)) => article(kind),
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).map(article).collect::<Vec<_>>().join(" or "),
+        Some(Value::Array(kinds)) => {
+            kinds.iter().filter_map(Value::as_str).map(article).collect::<Vec<_>>().join(" or ")
+        }
         _ => ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)).map(alternatives).unwrap_or_default(),
     }
 }
@@ -227,7 +231,9 @@ fn fits_simply(schema: &Value, args: &Value) -> bool {
     let open = schema.get("additionalProperties") != Some(&Value::Bool(false));
     let required = schema.get("required").and_then(Value::as_array);
     required.is_none_or(|names| names.iter().all(|name| name.as_str().is_some_and(|name| map.contains_key(name))))
-        && map.iter().all(|(key, value)| fields.and_then(|it| it.get(key)).map_or(open, |field| fits_field(field, value)))
+        && map
+            .iter()
+            .all(|(key, value)| fields.and_then(|it| it.get(key)).map_or(open, |field| fits_field(field, value)))
 }
 
 fn fits_field(schema: &Value, value: &Value) -> bool {

@@ -28,7 +28,7 @@ impl Parse for Attribute {
         while !input.is_empty() {
             let word = input.call(Ident::parse_any)?;
             let text = word.to_string();
-            let twice = words.iter().any(|it| *it == word)
+            let twice = words.contains(&word)
                 || (text == "name" && name.is_some())
                 || (text == "timeout" && timeout.is_some());
             if twice {

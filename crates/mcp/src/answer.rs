@@ -15,6 +15,7 @@ pub(crate) struct Answer {
     bytes: Vec<u8>,
     empty: bool,
     era: Era,
+    subscription: Option<Id>,
 }
 
 impl Answer {
@@ -24,7 +25,7 @@ impl Answer {
         bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         write(&mut bytes, id);
         bytes.extend_from_slice(br#","result":{"#);
-        Self { bytes, empty: true, era }
+        Self { bytes, empty: true, era, subscription: None }
     }
 
     /// Adds a field.
@@ -49,13 +50,23 @@ impl Answer {
         }
     }
 
+    /// Says which stream of changes the result ends.
+    pub(crate) fn about(mut self, subscription: &Id) -> Self {
+        self.subscription = Some(subscription.clone());
+        self
+    }
+
     /// The whole message.
     pub(crate) fn done(self) -> Vec<u8> {
         let mut whole = match self.era {
             Era::Legacy => self,
-            Era::Modern => self
-                .field("resultType", "complete")
-                .field("_meta", &json!({ "io.modelcontextprotocol/serverInfo": us() })),
+            Era::Modern => {
+                let mut meta = json!({ "io.modelcontextprotocol/serverInfo": us() });
+                if let Some(subscription) = &self.subscription {
+                    meta["io.modelcontextprotocol/subscriptionId"] = json!(subscription);
+                }
+                self.field("resultType", "complete").field("_meta", &meta)
+            }
         };
         whole.bytes.extend_from_slice(b"}}");
         whole.bytes

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, future::BoxFuture};
-use helve_contract::{Call, nearest};
+use helve_contract::{Call, CancellationToken, nearest};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Semaphore;
 
@@ -52,6 +52,8 @@ pub struct Peer {
     agreed: Mutex<Agreed>,
     flight: Arc<Flight>,
     turns: Arc<Semaphore>,
+    /// Set when no more messages come: streams of changes end, calls may finish.
+    closing: CancellationToken,
 }
 
 /// What was agreed at the handshake, where there was one.
@@ -81,6 +83,7 @@ impl Peer {
             agreed: Mutex::default(),
             flight: Arc::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            closing: CancellationToken::new(),
         })
     }
 
@@ -92,8 +95,14 @@ impl Peer {
         if text.trim_start().starts_with('[') { self.batch(text, out) } else { self.single(text, out) }
     }
 
+    /// No more messages come from the client; it may still wait for answers.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
     /// The client is gone: nobody waits for its calls any more.
     pub fn hang_up(&self) {
+        self.close();
         self.flight.cancel_all();
         self.asks.forget_all();
     }
@@ -255,13 +264,15 @@ impl Peer {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": request.id });
         let params = json!({ "_meta": meta, "notifications": {} });
         out.send(answer::notification("notifications/subscriptions/acknowledged", &params));
-        Ok(Handled::Later(
-            async move {
-                seat.token().cancelled().await;
-                None
+        let (id, closing) = (request.id, self.closing.clone());
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = seat.token().cancelled() => None,
+                () = closing.cancelled() => Some(Answer::to(&id, Era::Modern).about(&id).done()),
             }
-            .boxed(),
-        ))
+        };
+        Ok(Handled::Later(work.boxed()))
     }
 
     fn resources(self: &Arc<Self>, request: Request<'_>) -> Result<Handled, Fault> {

@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// How long calls may still answer after the last message came in: somebody may have piped a script into us.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+const LAST_WORDS: Duration = Duration::from_millis(700);
 /// How long cancelled calls may take to clean up behind themselves.
-const CLEANUP: Duration = Duration::from_secs(2);
+const CLEANUP: Duration = Duration::from_millis(1500);
 
 /// Serves one client over standard input and output until it closes its side.
 ///
@@ -66,6 +66,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     drop(entered);
 
     tasks.close();
+    peer.close();
     if !lane.is_broken() {
         let _ = runtime.block_on(async { timeout(LAST_WORDS, tasks.wait()).await });
     }

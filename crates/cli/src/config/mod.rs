@@ -5,7 +5,7 @@ mod layers;
 mod source;
 mod trust;
 
-pub use keys::{KEYS, Key, Project, variable};
+pub use keys::KEYS;
 pub use layers::{Flag, Origin, Setting, Settings, Standing};
-pub use source::{home, project_file, read_limited, user_file, xdg};
+pub use source::{project_file, read_limited, user_file, xdg};
 pub use trust::Trust;

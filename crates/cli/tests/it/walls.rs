@@ -46,8 +46,8 @@ fn a_write_outside_is_refused_and_named() {
 fn commands_can_be_turned_off_and_programs_denied() {
     let desk = Desk::new();
     let off = desk.run(&["call", "Bash", r#"{"command":"true"}"#, "--set", "tools.shell.enabled=false"]);
-    assert_eq!(off.code, 1);
-    assert!(off.out.contains("turned off"), "{}", off.out);
+    assert_eq!(off.code, 2);
+    assert!(off.err.contains("the settings leave it out"), "{}", off.err);
     let denied = desk.run(&["call", "Bash", r#"{"command":"ls; rm -f x"}"#, "--set", "tools.shell.deny=rm"]);
     assert_eq!(denied.code, 1, "{}", denied.out);
     assert!(denied.out.contains("rm"), "{}", denied.out);

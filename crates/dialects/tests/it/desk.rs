@@ -10,7 +10,7 @@ use std::{
 use helve_contract::{Call, PathRules, Ports, Reading, Reply, Root, Session, Workspace};
 use helve_dialects::by_name;
 use helve_engine::{Engine, Gate, Mode, Spill, protected};
-use helve_hosts::{Local, Manager, Sandbox};
+use helve_hosts::Local;
 
 /// A workspace of its own, on the real disk.
 pub(crate) struct Desk {
@@ -57,10 +57,10 @@ impl Desk {
         }
         roots.push(Root::readable(top.join("spill")).named("spill"));
         let workspace = Workspace::new(roots, PathRules::new(protected()), reading);
-        let host = Arc::new(Local::with(Arc::new(Sandbox::for_tests())));
+        let host = Arc::new(Local::new());
         let ports = Ports {
-            host: host.clone(),
-            tasks: Arc::new(Manager::new(host, top.join("tasks"))),
+            host,
+            tasks: Arc::new(helve_contract::ports::NoTasks),
             documents: Arc::new(helve_contract::ports::NoDocuments),
         };
         let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
@@ -71,8 +71,11 @@ impl Desk {
     pub(crate) async fn call(&mut self, dialect: &str, tool: &str, args: &str) -> Reply {
         let session = self.session(dialect);
         let spill = Spill::new(self.folder.path().join("spill"), Duration::from_secs(3600));
-        let engine = Engine::builder(by_name(dialect).unwrap())
-            .role_or_all()
+        let mut builder = Engine::builder(by_name(dialect).unwrap());
+        if dialect == "preset" {
+            builder = builder.role("all");
+        }
+        let engine = builder
             .gate(Gate::new(Mode::Open))
             .spill(spill)
             .build()

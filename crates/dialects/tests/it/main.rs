@@ -5,3 +5,4 @@ mod desk;
 mod layers;
 mod scenarios;
 mod tables;
+mod torture;

@@ -4,10 +4,12 @@ use super::parse::{Layer, Reading, Simple};
 
 /// Whether every command of the line is known to change nothing, with these very arguments.
 pub(crate) fn line_only_looks(reading: &Reading) -> bool {
-    reading.is_clear() && reading.commands.iter().all(only_looks)
+    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
+    reading.is_clear() && reading.commands.iter().all(|command| only_looks(command) || goes(command))
 }
 
-/// Whether this command is known to change nothing. Git is not: a repository's own settings can run programs.
+/// Whether this command is known to change nothing, for itself or for the commands after it. Git is not: a repository's
+/// own settings can run programs. `cd` is not: the same command elsewhere can be another.
 pub(crate) fn only_looks(command: &Simple) -> bool {
     let Some(argv) = command.argv() else { return false };
     let [program, args @ ..] = argv.as_slice() else { return false };
@@ -18,11 +20,12 @@ pub(crate) fn only_looks(command: &Simple) -> bool {
     match *program {
         // What these run is judged by itself. Other wrappers are not worth a rule here.
         "timeout" | "nice" | "nohup" => command.layer == Layer::Wrapper,
-        "ls" | "cat" | "head" | "tail" | "wc" | "pwd" | "echo" | "stat" | "which" | "whoami" | "uname" | "id" | "grep"
-        | "cut" | "tr" | "cmp" | "basename" | "dirname" | "realpath" | "true" | "false" | "cd" => true,
+        "ls" | "cat" | "head" | "tail" | "wc" | "pwd" | "echo" | "stat" | "which" | "whoami" | "uname" | "id"
+        | "grep" | "cut" | "tr" | "cmp" | "basename" | "dirname" | "realpath" | "true" | "false" => true,
         "printf" => !words().any(|it| it.starts_with("-v")),
         "date" => words().all(|it| it.starts_with('+') || matches!(it, "-u" | "--utc" | "-R" | "-I" | "-Iseconds")),
-        "file" => words().all(|it| !it.starts_with('-') || matches!(it, "-b" | "-i" | "-L" | "--brief" | "--mime" | "--mime-type")),
+        "file" => words()
+            .all(|it| !it.starts_with('-') || matches!(it, "-b" | "-i" | "-L" | "--brief" | "--mime" | "--mime-type")),
         "diff" => !words().any(|it| has_short(it, 'l') || it.starts_with("--pag")),
         // The second name is where it writes.
         "uniq" => words().all(|it| !it.starts_with("--")) && words().filter(|it| !it.starts_with('-')).count() <= 1,
@@ -80,9 +83,21 @@ mod tests {
     #[test]
     fn looking_needs_no_question() {
         for command in [
-            "ls", "ls -la src 2>/dev/null", "cat 'a b' | grep -n x | head -5", "cd src && ls", "wc -l < f", "echo hi; pwd",
-            "find . -name '*.rs' -type f", "rg -n foo src", "sed -n 1,20p f", "sed -n '$p' f", "sort -rn f | uniq -c",
-            "date +%s", "diff -u a b", "timeout 5 ls", "git --version 2>&1 >/dev/null; ls",
+            "ls",
+            "ls -la src 2>/dev/null",
+            "cat 'a b' | grep -n x | head -5",
+            "cd src && ls",
+            "wc -l < f",
+            "echo hi; pwd",
+            "find . -name '*.rs' -type f",
+            "rg -n foo src",
+            "sed -n 1,20p f",
+            "sed -n '$p' f",
+            "sort -rn f | uniq -c",
+            "date +%s",
+            "diff -u a b",
+            "timeout 5 ls",
+            "git --version 2>&1 >/dev/null; ls",
         ] {
             assert_eq!(looks(command), !command.starts_with("git"), "{command}");
         }
@@ -91,13 +106,54 @@ mod tests {
     #[test]
     fn a_dangerous_option_is_a_question() {
         for command in [
-            "rg --pre ./h x f", "rg -nz x f", "rg --hostname-bin=./h x", "find . -delete", "find . -fls P", "find . -fprintf P x",
-            "find . -exec touch P \\;", "find . -okdir x \\;", "sed '1e touch P' f", "sed s/x/y/e f", "sed -n 'w P' f", "sed -f s f",
-            "sed -ni.bak 1p f", "sed -Eni.bak 1p f", "sed -n 1p -i f", "sort -o P f", "sort --output=P f", "sort -ro P f",
-            "sort --compress-program=./h f", "uniq a P", "printf -v x y", "date -s 12:00", "date 010100002020", "date -f /etc/passwd",
-            "file -C -m x", "file -z x", "diff -l a b", "./ls", "/tmp/ls", "xargs ls", "sh -c ls", "sudo ls", "env A=b ls", "A=b ls",
-            "ls $HOME", "ls *", "ls ~", "echo x > f", "echo x >> f", "cat < /dev/tcp/a/1", "cat <<E\nx\nE", "git status", "ls &&",
-            "ls | tee f", "echo hi\r\nls", "", "# x", "echo x | sed 'w .agent/x'",
+            "rg --pre ./h x f",
+            "rg -nz x f",
+            "rg --hostname-bin=./h x",
+            "find . -delete",
+            "find . -fls P",
+            "find . -fprintf P x",
+            "find . -exec touch P \\;",
+            "find . -okdir x \\;",
+            "sed '1e touch P' f",
+            "sed s/x/y/e f",
+            "sed -n 'w P' f",
+            "sed -f s f",
+            "sed -ni.bak 1p f",
+            "sed -Eni.bak 1p f",
+            "sed -n 1p -i f",
+            "sort -o P f",
+            "sort --output=P f",
+            "sort -ro P f",
+            "sort --compress-program=./h f",
+            "uniq a P",
+            "printf -v x y",
+            "date -s 12:00",
+            "date 010100002020",
+            "date -f /etc/passwd",
+            "file -C -m x",
+            "file -z x",
+            "diff -l a b",
+            "./ls",
+            "/tmp/ls",
+            "xargs ls",
+            "sh -c ls",
+            "sudo ls",
+            "env A=b ls",
+            "A=b ls",
+            "ls $HOME",
+            "ls *",
+            "ls ~",
+            "echo x > f",
+            "echo x >> f",
+            "cat < /dev/tcp/a/1",
+            "cat <<E\nx\nE",
+            "git status",
+            "ls &&",
+            "ls | tee f",
+            "echo hi\r\nls",
+            "",
+            "# x",
+            "echo x | sed 'w .agent/x'",
         ] {
             assert!(!looks(command), "{command}");
         }

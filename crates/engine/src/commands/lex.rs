@@ -164,7 +164,7 @@ impl Lexer<'_> {
     fn ampersand(&mut self) -> Option<()> {
         self.end();
         if self.eat(">") {
-            return self.to_nowhere();
+            return self.discarded();
         }
         self.eat("&");
         self.operator()
@@ -203,10 +203,10 @@ impl Lexer<'_> {
             return self.quiet();
         }
         self.eat(">");
-        self.to_nowhere()
+        self.discarded()
     }
 
-    fn to_nowhere(&mut self) -> Option<()> {
+    fn discarded(&mut self) -> Option<()> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
         if self.eat("/dev/null") { self.quiet() } else { None }
     }
@@ -376,9 +376,38 @@ mod tests {
     #[test]
     fn gives_up_where_a_shell_would_expand() {
         for text in [
-            "a $x", "a `b`", "a $(b)", "a *", "a ?", "a [b]", "{a,b}", "~/a", "a=~", "x=1 a", "a > f", "a >| f", "a <> f",
-            "a << E", "a <<< b", "a <(b)", "a >& f", "(a)", "! a", "if a", "a |& b", "a;; b", "a \r", "a 'b", "a \"b",
-            "a $\"b\"", "a < /dev/tcp/h/1", "a 1>f", "$'\\0' a", "a\u{a0}b", "> /dev/null", "a >/dev/null2",
+            "a $x",
+            "a `b`",
+            "a $(b)",
+            "a *",
+            "a ?",
+            "a [b]",
+            "{a,b}",
+            "~/a",
+            "a=~",
+            "x=1 a",
+            "a > f",
+            "a >| f",
+            "a <> f",
+            "a << E",
+            "a <<< b",
+            "a <(b)",
+            "a >& f",
+            "(a)",
+            "! a",
+            "if a",
+            "a |& b",
+            "a;; b",
+            "a \r",
+            "a 'b",
+            "a \"b",
+            "a $\"b\"",
+            "a < /dev/tcp/h/1",
+            "a 1>f",
+            "$'\\0' a",
+            "a\u{a0}b",
+            "> /dev/null",
+            "a >/dev/null2",
         ] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -9,6 +9,7 @@ mod parse;
 mod peel;
 mod shown;
 
+pub(crate) use lex::commands as plain_words;
 pub use names::NameList;
 pub(crate) use {
     judge::{line_only_looks, only_looks},
@@ -17,4 +18,6 @@ pub(crate) use {
     peel::base_name,
     shown::{show_command, visible},
 };
-pub(crate) use lex::commands as plain_words;
+
+#[cfg(test)]
+mod properties;

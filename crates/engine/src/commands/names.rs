@@ -1,12 +1,12 @@
 //! Which programs a command line may name (003's allowlist and syntax restriction).
 
-use super::{lex, parse::Reading, peel::base_name};
+use super::{parse::Reading, peel::base_name};
 
 /// The names that are allowed when nothing else is said.
 const DEFAULTS: [&str; 33] = [
-    "awk", "cat", "cargo", "cp", "curl", "cut", "echo", "env", "find", "git", "go", "grep", "head", "jq", "ls", "mkdir", "mv",
-    "node", "printf", "pwd", "python", "python3", "rustc", "sed", "sleep", "sort", "stat", "tail", "touch", "tr", "uniq", "wc",
-    "which",
+    "awk", "cat", "cargo", "cp", "curl", "cut", "echo", "env", "find", "git", "go", "grep", "head", "jq", "ls",
+    "mkdir", "mv", "node", "printf", "pwd", "python", "python3", "rustc", "sed", "sleep", "sort", "stat", "tail",
+    "touch", "tr", "uniq", "wc", "which",
 ];
 
 /// Builtins that run no program; they pass unless they are denied.
@@ -132,10 +132,22 @@ mod tests {
     #[test]
     fn every_command_of_the_line_is_checked() {
         let names = NameList::default();
-        for fine in ["ls -l", "cd x && cargo build | tail -5", "echo $HOME", "/usr/bin/LS", "for i in a b; do echo $i; done"] {
+        for fine in
+            ["ls -l", "cd x && cargo build | tail -5", "echo $HOME", "/usr/bin/LS", "for i in a b; do echo $i; done"]
+        {
             assert_eq!(names.refusal(fine), None, "{fine}");
         }
-        for bad in ["ls; rm x", "ls & rm x", "echo $(rm x)", "env rm x", "find . -exec rm {} \\;", "$x", "eval $x", "r? x", "ls |"] {
+        for bad in [
+            "ls; rm x",
+            "ls & rm x",
+            "echo $(rm x)",
+            "env rm x",
+            "find . -exec rm {} \\;",
+            "$x",
+            "eval $x",
+            "r? x",
+            "ls |",
+        ] {
             assert!(names.refusal(bad).is_some(), "{bad}");
         }
         assert_eq!(
@@ -160,7 +172,10 @@ mod tests {
         for fine in ["echo 'a && b; c | d > e'", "echo \"x & y\"", "ls -l $HOME"] {
             assert_eq!(names.refusal(fine), None, "{fine}");
         }
-        for bad in ["a && b", "a || b", "a; b", "a | b", "a & b", "a &", "a > f", "a < f", "a `b`", "a $(b)", "a\nb", "a\rb", "(a)", "a <<< b"] {
+        for bad in [
+            "a && b", "a || b", "a; b", "a | b", "a & b", "a &", "a > f", "a < f", "a `b`", "a $(b)", "a\nb", "a\rb",
+            "(a)", "a <<< b",
+        ] {
             assert!(names.refusal(bad).is_some(), "{bad}");
         }
     }
@@ -171,6 +186,6 @@ mod tests {
         assert_eq!(names.refusal("just test"), None);
         assert!(names.refusal("ls").is_some());
         assert!(NameList::new(vec!["a*b".into()], Vec::new()).is_err());
-        assert_eq!(lex::quote(NameList::defaults().iter().copied()).split(' ').count(), 33);
+        assert_eq!(NameList::defaults().len(), 33);
     }
 }

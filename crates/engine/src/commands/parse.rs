@@ -20,6 +20,8 @@ const MOST_COMMANDS: usize = 200;
 const MOST_NESTING: usize = 1000;
 /// How many scripts may be inside one another: `sh -c "sh -c …"`.
 const MOST_SCRIPTS: usize = 5;
+/// The most doubts that are kept; more change nothing.
+const MOST_DOUBTS: usize = 20;
 /// How long the grammar may think.
 const MOST_TIME: Duration = Duration::from_secs(1);
 
@@ -142,7 +144,8 @@ impl Reading {
     /// Notes something that was not understood, once.
     pub(super) fn doubt(&mut self, hides: bool, why: impl Into<String>) {
         let doubt = Doubt { hides, why: why.into() };
-        if !self.doubts.contains(&doubt) {
+        let enough = self.doubts.len() >= MOST_DOUBTS && (!hides || self.hides());
+        if !enough && !self.doubts.contains(&doubt) {
             self.doubts.push(doubt);
         }
     }
@@ -176,7 +179,7 @@ fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(),
     }
     // A shell keeps a carriage return as part of a word; other readers end the line there. Both are looked at.
     let text = command.replace('\r', "\n");
-    if text.len() != command.len() || command.contains('\r') {
+    if command.contains('\r') {
         reading.doubt(false, "it has carriage returns in it");
     }
     let tree = parse(&text)?;
@@ -184,13 +187,14 @@ fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(),
         reading.doubt(true, "it is not a shell command line that can be read");
     }
     let first = reading.commands.len();
-    let mut walk = Walk { reading, text: &text, scripts, top: Vec::new() };
+    let subscripts = text.contains('[') && (text.contains("$(") || text.contains('`'));
+    let mut walk = Walk { reading, text: &text, scripts, top: Vec::new(), subscripts };
     walk.run(tree.root_node())?;
     let top = walk.top;
     if top.len() > 1 && reading.operators.is_empty() {
         reading.operators.push("a further line".into());
     }
-    agree(reading, &text, &top, first);
+    agree(reading, &text, &top, first)?;
     if tree.root_node().has_error() {
         for words in text.lines().filter_map(lex::commands).flatten() {
             take(reading, words.into_iter().map(Word::Literal).collect(), false, scripts)?;
@@ -204,7 +208,8 @@ fn parse(text: &str) -> Result<Tree, String> {
     let broken = |_| "the grammar of the shell could not be loaded, so the command cannot be checked".to_owned();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(broken)?;
     let start = Instant::now();
-    let mut in_time = |_: &_| if start.elapsed() > MOST_TIME { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let mut in_time =
+        |_: &_| if start.elapsed() > MOST_TIME { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let options = ParseOptions::new().progress_callback(&mut in_time);
     let bytes = text.as_bytes();
     let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
@@ -212,9 +217,10 @@ fn parse(text: &str) -> Result<Tree, String> {
 }
 
 /// Compares what the grammar found with the plain reading; where they differ, nothing is certain.
-fn agree(reading: &mut Reading, text: &str, top: &[Vec<Word>], first: usize) {
+fn agree(reading: &mut Reading, text: &str, top: &[Vec<Word>], first: usize) -> Result<(), String> {
     let Some(plain) = lex::commands(text) else {
-        return reading.doubt(false, "it is more than a plain list of commands");
+        reading.doubt(false, "it is more than a plain list of commands");
+        return Ok(());
     };
     let same = plain.len() == top.len()
         && plain.iter().zip(top).all(|(plain, found)| {
@@ -222,11 +228,18 @@ fn agree(reading: &mut Reading, text: &str, top: &[Vec<Word>], first: usize) {
         });
     if !same {
         reading.doubt(true, "it can be read in two ways");
-        for words in plain {
-            let words = words.into_iter().map(Word::Literal).collect();
-            reading.commands.insert(first, Simple { words, layer: Layer::Program, open: false });
+        if plain.len() > MOST_COMMANDS {
+            return Err(too_many());
         }
+        let other = plain.into_iter().map(|words| words.into_iter().map(Word::Literal).collect());
+        let other = other.map(|words| Simple { words, layer: Layer::Program, open: false });
+        reading.commands.splice(first..first, other);
     }
+    Ok(())
+}
+
+fn too_many() -> String {
+    format!("the command has more than {MOST_COMMANDS} commands in it")
 }
 
 /// Adds a command, and what it runs in turn.
@@ -234,7 +247,7 @@ pub(super) fn take(reading: &mut Reading, words: Vec<Word>, open: bool, scripts:
     let mut queue = vec![(words, open)];
     while let Some((words, open)) = queue.pop() {
         if reading.commands.len() >= MOST_COMMANDS {
-            return Err(format!("the command has more than {MOST_COMMANDS} commands in it"));
+            return Err(too_many());
         }
         let peeled = peel::peel(&words, open);
         for (hides, why) in peeled.doubts {
@@ -256,6 +269,8 @@ struct Walk<'a> {
     scripts: usize,
     /// The words of the commands in this script, not of those inside wrappers.
     top: Vec<Vec<Word>>,
+    /// Whether the text could hold a substitution in a subscript, which a test or a declaration would run.
+    subscripts: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -282,30 +297,61 @@ impl<'a> Walk<'a> {
         self.leaf(node);
         match node.kind() {
             "program" | "list" | "pipeline" | "redirected_statement" | "command_name" | "string" | "concatenation" => {}
-            "word" | "number" | "raw_string" | "ansi_c_string" | "string_content" | "comment" | "variable_name"
-            | "special_variable_name" | "file_descriptor" | "heredoc_start" | "heredoc_end" | "heredoc_content"
-            | "test_operator" | "regex" => {}
+            "word"
+            | "number"
+            | "raw_string"
+            | "ansi_c_string"
+            | "string_content"
+            | "comment"
+            | "variable_name"
+            | "special_variable_name"
+            | "file_descriptor"
+            | "heredoc_start"
+            | "heredoc_end"
+            | "heredoc_content"
+            | "test_operator"
+            | "regex" => {}
             "command" => self.command(node)?,
             "declaration_command" | "unset_command" => self.declaration(node)?,
-            "test_command" => self.evaluates("a test", false, node),
+            "test_command" => self.evaluates("a test", node),
             "variable_assignment" => self.assignment(node),
-            "file_redirect" => self.redirect(node),
+            "file_redirect" => self.redirect(node)?,
             "heredoc_redirect" | "herestring_redirect" => self.structure("a here-document", node),
             "command_substitution" => self.substitution(node),
             "expansion" => self.expansion(node),
-            "arithmetic_expansion" => self.evaluates("arithmetic", false, node),
+            "arithmetic_expansion" => self.evaluates("arithmetic", node),
             "function_definition" => {
                 self.operator(node);
                 self.reading.doubt(true, "it defines a function, which can change what a name runs");
             }
-            "simple_expansion" | "brace_expression" | "extglob_pattern" | "array" | "subscript" | "translated_string"
-            | "binary_expression" | "unary_expression" | "postfix_expression" | "ternary_expression"
-            | "parenthesized_expression" | "variable_assignments" | "heredoc_body" => {
+            "simple_expansion"
+            | "brace_expression"
+            | "extglob_pattern"
+            | "array"
+            | "subscript"
+            | "translated_string"
+            | "binary_expression"
+            | "unary_expression"
+            | "postfix_expression"
+            | "ternary_expression"
+            | "parenthesized_expression"
+            | "variable_assignments"
+            | "heredoc_body" => {
                 self.reading.doubt(false, "it has expansions in it, which are known only when it runs");
             }
-            "process_substitution" | "subshell" | "compound_statement" | "do_group" | "for_statement"
-            | "c_style_for_statement" | "while_statement" | "if_statement" | "elif_clause" | "else_clause"
-            | "case_statement" | "case_item" | "negated_command" => self.structure("a structure", node),
+            "process_substitution"
+            | "subshell"
+            | "compound_statement"
+            | "do_group"
+            | "for_statement"
+            | "c_style_for_statement"
+            | "while_statement"
+            | "if_statement"
+            | "elif_clause"
+            | "else_clause"
+            | "case_statement"
+            | "case_item"
+            | "negated_command" => self.structure("a structure", node),
             _ if !node.is_named() => self.token(node),
             other => self.reading.doubt(true, format!("it has a part of an unknown kind ({other})")),
         }
@@ -316,7 +362,12 @@ impl<'a> Walk<'a> {
     fn leaf(&mut self, node: Node<'a>) {
         let literal = matches!(node.kind(), "raw_string" | "ansi_c_string" | "comment");
         let text = self.slice(node);
-        if node.child_count() > 0 || literal || !node.is_named() || text.starts_with('\\') || quoted_here(node, self.text) {
+        if node.child_count() > 0
+            || literal
+            || !node.is_named()
+            || text.starts_with('\\')
+            || quoted_here(node, self.text)
+        {
             return;
         }
         if text.contains("$(") || text.contains('`') || text.contains("<(") || text.contains(">(") {
@@ -374,16 +425,15 @@ impl<'a> Walk<'a> {
     fn declaration(&mut self, node: Node<'a>) -> Result<(), String> {
         let mut cursor = node.walk();
         let words: Vec<_> = node.children(&mut cursor).map(|child| Word::new(self.slice(child))).collect();
-        self.evaluates("a declaration", false, node);
+        self.evaluates("a declaration", node);
         self.top.push(words.clone());
         take(self.reading, words, false, self.scripts)
     }
 
     /// Something whose quoted text the shell evaluates once more. With a substitution in sight, a program may hide there.
-    fn evaluates(&mut self, what: &str, hides: bool, node: Node<'_>) {
+    fn evaluates(&mut self, what: &str, node: Node<'_>) {
         self.operator(node);
-        let hides = hides || (self.text.contains('[') && (self.text.contains("$(") || self.text.contains('`')));
-        self.reading.doubt(hides, format!("it has {what} in it, which the shell evaluates when it runs"));
+        self.reading.doubt(self.subscripts, format!("it has {what} in it, which the shell evaluates when it runs"));
     }
 
     fn assignment(&mut self, node: Node<'a>) {
@@ -393,24 +443,28 @@ impl<'a> Walk<'a> {
         self.reading.doubt(hides, format!("it sets {name}, which can change what programs do"));
     }
 
-    fn redirect(&mut self, node: Node<'a>) {
+    fn redirect(&mut self, node: Node<'a>) -> Result<(), String> {
         self.operator(node);
         let mut cursor = node.walk();
         let kinds: Vec<_> = node.children(&mut cursor).map(|it| it.kind()).collect();
         let target = node.child_by_field_name("destination").map(|it| Word::new(self.slice(it)));
         let known = target.as_ref().and_then(Word::known);
         let copies = kinds.iter().any(|kind| matches!(*kind, ">&" | "<&" | ">&-" | "<&-"));
-        let descriptor = known.is_none_or(|it| it == "-" || it.chars().all(|it| it.is_ascii_digit()));
-        if known == Some("/dev/null") || (copies && (target.is_none() || (known.is_some() && descriptor))) {
-            return;
+        let number = |it: &str| it == "-" || it.chars().all(|it| it.is_ascii_digit());
+        if known == Some("/dev/null") || (copies && (target.is_none() || known.is_some_and(number))) {
+            return Ok(());
         }
-        if kinds == ["<", "word"] || (kinds.contains(&"<") && known.is_some()) {
-            if known.is_some_and(|file| file.contains("/dev/")) {
+        if let (true, Some(file)) = (kinds.contains(&"<"), known) {
+            if file.contains("/dev/") {
                 self.reading.doubt(false, "it reads a device, which can be the network");
             }
-            return;
+            return Ok(());
+        }
+        if self.reading.writes.len() >= MOST_COMMANDS {
+            return Err(format!("the command has more than {MOST_COMMANDS} redirections in it"));
         }
         self.reading.writes.push(known.map(str::to_owned));
+        Ok(())
     }
 
     fn substitution(&mut self, node: Node<'a>) {
@@ -439,8 +493,10 @@ impl<'a> Walk<'a> {
     }
 
     fn operator(&mut self, node: Node<'_>) {
-        let text: String = self.slice(node).chars().take(20).collect();
-        self.reading.operators.push(text);
+        // The first is all that is ever told.
+        if self.reading.operators.is_empty() {
+            self.reading.operators.push(self.slice(node).chars().take(20).collect());
+        }
     }
 }
 
@@ -542,7 +598,9 @@ mod tests {
         ] {
             assert!(read(command).is_ok_and(|it| it.hides()), "{command}: {}", seen(command));
         }
-        for command in ["echo $HOME *.rs", "cat > f <<'EOF'\n$(x) `y`\nEOF", "for i in a; do echo $i; done", "[ -f x ] && ls"] {
+        for command in
+            ["echo $HOME *.rs", "cat > f <<'EOF'\n$(x) `y`\nEOF", "for i in a; do echo $i; done", "[ -f x ] && ls"]
+        {
             assert!(read(command).is_ok_and(|it| !it.hides()), "{command}: {}", seen(command));
         }
     }

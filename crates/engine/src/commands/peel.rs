@@ -102,11 +102,24 @@ const WRAPPERS: &[Wrapper] = &[
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
 
 /// Builtins after which a name may run something else, or that run text nobody sees.
-const CHANGES_NAMES: &[&str] = &["alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "fc", "unalias", "unset", "set"];
+const CHANGES_NAMES: &[&str] =
+    &["alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "fc", "unalias", "unset", "set"];
 
 /// Builtins that evaluate a subscript or arithmetic inside their arguments, even quoted ones.
 const EVALUATES: &[&str] = &[
-    "test", "[", "read", "declare", "typeset", "local", "export", "readonly", "let", "mapfile", "readarray", "getopts", "wait",
+    "test",
+    "[",
+    "read",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "let",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "wait",
 ];
 
 /// The last part of a path: `/bin/rm` is `rm`.
@@ -117,14 +130,71 @@ pub(crate) fn base_name(program: &str) -> &str {
 /// Whether setting this variable can make a program run or load something.
 pub(super) fn steers_programs(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "PATH", "BASH_ENV", "ENV", "IFS", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS", "CDPATH", "SHELL",
-        "EDITOR", "VISUAL", "BROWSER", "LESS", "LESSOPEN", "LESSCLOSE", "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB",
-        "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "MAKEFLAGS", "GNUMAKEFLAGS", "RIPGREP_CONFIG_PATH",
-        "GCONV_PATH", "LOCPATH", "NLSPATH", "TAR_OPTIONS", "GREP_OPTIONS", "SSH_ASKPASS", "SUDO_ASKPASS", "RUSTC", "RUSTFLAGS", "CC",
-        "CXX", "LD", "AR", "HOME", "ZDOTDIR", "TERMINFO", "MANOPT", "TMPDIR", "OPENSSL_CONF", "GOFLAGS", "KUBECONFIG", "DOCKER_HOST",
+        "PATH",
+        "BASH_ENV",
+        "ENV",
+        "IFS",
+        "PROMPT_COMMAND",
+        "PS0",
+        "PS1",
+        "PS2",
+        "PS4",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "CDPATH",
+        "SHELL",
+        "EDITOR",
+        "VISUAL",
+        "BROWSER",
+        "LESS",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "RUBYOPT",
+        "RUBYLIB",
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "MAKEFLAGS",
+        "GNUMAKEFLAGS",
+        "RIPGREP_CONFIG_PATH",
+        "GCONV_PATH",
+        "LOCPATH",
+        "NLSPATH",
+        "TAR_OPTIONS",
+        "GREP_OPTIONS",
+        "SSH_ASKPASS",
+        "SUDO_ASKPASS",
+        "RUSTC",
+        "RUSTFLAGS",
+        "CC",
+        "CXX",
+        "LD",
+        "AR",
+        "HOME",
+        "ZDOTDIR",
+        "TERMINFO",
+        "MANOPT",
+        "TMPDIR",
+        "OPENSSL_CONF",
+        "GOFLAGS",
+        "KUBECONFIG",
+        "DOCKER_HOST",
     ];
-    const PREFIXES: &[&str] =
-        &["LD_", "DYLD_", "GIT_", "BASH_FUNC", "PERL5", "PYTHON", "CARGO_", "RUSTC_", "npm_config_", "NPM_CONFIG_", "XDG_"];
+    const PREFIXES: &[&str] = &[
+        "LD_",
+        "DYLD_",
+        "GIT_",
+        "BASH_FUNC",
+        "PERL5",
+        "PYTHON",
+        "CARGO_",
+        "RUSTC_",
+        "npm_config_",
+        "NPM_CONFIG_",
+        "XDG_",
+    ];
     NAMES.contains(&name) || name.ends_with("PAGER") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -233,7 +303,19 @@ fn watched(peeled: &mut Peeled, rest: &[Word], open: bool) {
         name: "watch",
         flags: "bcCdeghprtwx",
         values: "nqs",
-        long_flags: &["beep", "color", "no-color", "differences", "errexit", "chgexit", "precise", "no-rerun", "no-title", "no-wrap", "exec"],
+        long_flags: &[
+            "beep",
+            "color",
+            "no-color",
+            "differences",
+            "errexit",
+            "chgexit",
+            "precise",
+            "no-rerun",
+            "no-title",
+            "no-wrap",
+            "exec",
+        ],
         long_values: &["interval", "equexit"],
         ..CARRIER
     };
@@ -373,7 +455,8 @@ fn past_options(peeled: &mut Peeled, wrapper: &Wrapper, rest: &[Word]) -> usize 
         if text == "--" {
             return at + 1;
         }
-        let number = matches!(wrapper.name, "nice") && text.len() > 1 && text[1..].bytes().all(|it| it.is_ascii_digit());
+        let number =
+            matches!(wrapper.name, "nice") && text.len() > 1 && text[1..].bytes().all(|it| it.is_ascii_digit());
         let used = match text.strip_prefix("--") {
             _ if !text.starts_with('-') => return at,
             _ if number || (wrapper.name == "env" && text == "-") => Some(1),

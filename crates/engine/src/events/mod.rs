@@ -151,8 +151,9 @@ mod tests {
     fn an_event_has_forges_envelope() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let listener = heard.clone();
-        let events = Events::callback("run-1", Arc::new(move |event: &Value| listener.lock().unwrap().push(event.clone())))
-            .within("t-1", Some("2".into()));
+        let events =
+            Events::callback("run-1", Arc::new(move |event: &Value| listener.lock().unwrap().push(event.clone())))
+                .within("t-1", Some("2".into()));
         events.emit("tool.call", json!({ "a": 1 })).unwrap();
         events.emit("tool.result", json!({})).unwrap();
         let heard = heard.lock().unwrap();

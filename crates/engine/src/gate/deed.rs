@@ -19,8 +19,17 @@ pub(super) struct Deed<'a> {
     pub(super) reading: Option<Reading>,
     /// The files it names.
     pub(super) targets: Vec<Target>,
-    /// The host of its address: `None` inside when the address cannot be read.
-    pub(super) host: Option<Option<String>>,
+    /// Where it speaks to, where the tool takes an address.
+    pub(super) address: Option<Address>,
+}
+
+/// Where a call speaks to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// This host.
+    Host(String),
+    /// An address that readers may understand differently.
+    Unclear,
 }
 
 /// A file that a call names.
@@ -50,7 +59,8 @@ impl<'a> Deed<'a> {
     pub(super) fn of(spec: &'a Spec, args: &'a Value, call: &'a Call) -> Self {
         let text = |name: &str| args.get(name).and_then(Value::as_str);
         let executes = spec.effects.has(Effects::EXECUTES);
-        let command = if executes { ["command", "cmd"].into_iter().find_map(|name| line(args.get(name)?)) } else { None };
+        let command =
+            if executes { ["command", "cmd"].into_iter().find_map(|name| line(args.get(name)?)) } else { None };
         let mut named: Vec<&str> = Vec::new();
         if !executes {
             named.extend(PATHS.iter().filter_map(|name| text(name)));
@@ -62,8 +72,9 @@ impl<'a> Deed<'a> {
             targets.push(rule::target(workspace, None, "."));
         }
         targets.dedup();
-        let host = spec.effects.has(Effects::NETWORK).then(|| text("url").map(host)).flatten();
-        Self { spec, args, call, command, reading: None, targets, host }
+        let url = if spec.effects.has(Effects::NETWORK) { text("url") } else { None };
+        let address = url.map(|url| host(url).map_or(Address::Unclear, Address::Host));
+        Self { spec, args, call, command, reading: None, targets, address }
     }
 
     /// Reads the command line; the error says which limit it reached.
@@ -74,7 +85,8 @@ impl<'a> Deed<'a> {
             Some(words) => single(&words.iter().filter_map(Value::as_str).collect::<Vec<_>>())?,
             None => read(command)?,
         };
-        reading.note_environment(self.args.get("env").and_then(Value::as_object).into_iter().flat_map(|env| env.keys()));
+        reading
+            .note_environment(self.args.get("env").and_then(Value::as_object).into_iter().flat_map(|env| env.keys()));
         self.reading = Some(reading);
         Ok(())
     }
@@ -89,7 +101,9 @@ impl<'a> Deed<'a> {
         }
         let workspace = &self.call.session.workspace;
         let files = reading.writes.iter().flatten();
-        files.flat_map(|file| dirs.iter().map(|dir| rule::target(workspace, Some(dir), file)).collect::<Vec<_>>()).collect()
+        files
+            .flat_map(|file| dirs.iter().map(|dir| rule::target(workspace, Some(dir), file)).collect::<Vec<_>>())
+            .collect()
     }
 
     /// The folder that a command starts in.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::deed::Deed;
+use super::deed::{Address, Deed};
 use crate::commands::{Layer, Simple, base_name, only_looks, quote};
 
 /// The most sessions whose grants are kept; the oldest is forgotten first, and simply asked again.
@@ -72,15 +72,15 @@ struct Like {
     options: Option<Vec<String>>,
 }
 
-/// Programs whose subcommand says what they do, with the subcommands whose arguments may vary.
+/// Programs whose subcommand says what they do, with the subcommands whose names may vary. What fetches code is not here.
 #[rustfmt::skip]
 const FAMILIES: &[(&str, &[&str])] = &[
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "nextest", "test", "tree"]),
     ("git", &["add", "blame", "branch", "commit", "diff", "log", "restore", "show", "status", "switch"]),
     ("go", &["build", "fmt", "list", "test", "vet"]),
-    ("npm", &["ci", "install", "ls", "test"]),
-    ("pnpm", &["install", "list", "test"]),
-    ("yarn", &["install", "test"]),
+    ("npm", &["ls", "test"]),
+    ("pnpm", &["list", "test"]),
+    ("yarn", &["test"]),
     ("dotnet", &["build", "test"]),
     ("mvn", &["compile", "package", "test"]),
 ];
@@ -130,16 +130,16 @@ fn scopes(deed: &Deed<'_>) -> Vec<Scope> {
     {
         return likes.into_iter().map(Scope::Like).collect();
     }
-    match (&deed.command, &deed.host) {
+    match (&deed.command, &deed.address) {
         (Some(command), _) => vec![Scope::Text(format!("{}\n{command}", deed.start().display()))],
-        (None, Some(Some(host))) => vec![Scope::Host(host.clone())],
-        (None, Some(None)) => vec![Scope::Text(deed.args.to_string())],
+        (None, Some(Address::Host(host))) => vec![Scope::Host(host.clone())],
+        (None, Some(Address::Unclear)) => vec![Scope::Text(deed.args.to_string())],
         (None, None) => vec![Scope::Tool],
     }
 }
 
 /// The commands of a line that need a yes: not those that only look or only wrap another.
-fn asked(commands: &[Simple]) -> impl Iterator<Item = &Simple> {
+pub(super) fn asked(commands: &[Simple]) -> impl Iterator<Item = &Simple> {
     commands.iter().filter(|command| command.layer != Layer::Wrapper && !only_looks(command))
 }
 
@@ -189,8 +189,10 @@ impl Asked {
         let mut grants = inner.grants.iter().filter(same);
         match &deed.reading {
             Some(reading) if reading.is_clear() => {
-                let likes: Vec<_> = grants.filter_map(|it| if let Scope::Like(like) = &it.scope { Some(like) } else { None }).collect();
-                !likes.is_empty() && asked(&reading.commands).all(|command| likes.iter().any(|like| like.covers(command)))
+                let likes: Vec<_> =
+                    grants.filter_map(|it| if let Scope::Like(like) = &it.scope { Some(like) } else { None }).collect();
+                !likes.is_empty()
+                    && asked(&reading.commands).all(|command| likes.iter().any(|like| like.covers(command)))
             }
             _ => {
                 let wanted = scopes(deed);

@@ -18,7 +18,7 @@ pub use ask::{Answer, Approver, Question};
 pub use rule::Rule;
 
 use crate::commands::{self, NameList, quote, visible};
-use deed::Deed;
+use deed::{Address, Deed};
 use given::Given;
 use rule::Hit;
 
@@ -145,7 +145,9 @@ impl Gate {
     /// Reads the command line where something hangs on it. A line too long to be read is then denied, never asked.
     fn read(&self, deed: &mut Deed<'_>) -> Result<()> {
         if deed.command.as_ref().is_some_and(|command| command.contains('\0')) {
-            return Err(Error::denied("the command has a NUL character in it, which no shell reads as it stands; remove it"));
+            return Err(Error::denied(
+                "the command has a NUL character in it, which no shell reads as it stands; remove it",
+            ));
         }
         let protects = deed.call.session.workspace.rules().iter().next().is_some();
         let rules = [&self.deny, &self.ask].into_iter().flatten().any(Rule::has_content);
@@ -170,7 +172,11 @@ impl Gate {
             )));
         }
         if let Some(rule) = uncertain {
-            let why = format!("the rule {} denies some commands, and this one is not fully understood: {}", rule.text(), doubts(deed));
+            let why = format!(
+                "the rule {} denies some commands, and this one is not fully understood: {}",
+                rule.text(),
+                doubts(deed)
+            );
             return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.touches(deed) > Hit::No) {
@@ -222,8 +228,9 @@ impl Gate {
         if let Some(reading) = &deed.reading {
             return reading.is_clear() && rule::cover_line(&rules, &reading.commands);
         }
-        match &deed.host {
-            Some(host) => host.as_ref().is_some_and(|host| rules.iter().any(|rule| rule.covers_host(host))),
+        match &deed.address {
+            Some(Address::Host(host)) => rules.iter().any(|rule| rule.covers_host(host)),
+            Some(Address::Unclear) => false,
             None => {
                 !deed.targets.is_empty()
                     && deed.targets.iter().all(|target| rules.iter().any(|rule| rule.covers_target(target)))
@@ -245,10 +252,16 @@ impl Gate {
     async fn put(&self, deed: &Deed<'_>, why: &str, rule: Option<&str>) -> Result<()> {
         let state = self.given.of(&deed.call.session.id);
         if self.mode == Mode::DontAsk {
-            return Err(Error::denied(format!("not allowed, because {why}, and in this mode nobody is asked. {}", remedy(deed))));
+            return Err(Error::denied(format!(
+                "not allowed, because {why}, and in this mode nobody is asked. {}",
+                remedy(deed)
+            )));
         }
         let Some(approver) = &self.approver else {
-            return Err(Error::denied(format!("not allowed, because {why}, and there is nobody to ask here. {}", remedy(deed))));
+            return Err(Error::denied(format!(
+                "not allowed, because {why}, and there is nobody to ask here. {}",
+                remedy(deed)
+            )));
         };
         if state.covers(deed, rule) {
             return Ok(());
@@ -272,7 +285,9 @@ impl Gate {
                     state.refuse(deed);
                     Err(Error::denied(refusal(&reason)))
                 }
-                Ok(Err(_)) => Err(Error::denied("the question to the user failed, so the call was not made; try something else")),
+                Ok(Err(_)) => {
+                    Err(Error::denied("the question to the user failed, so the call was not made; try something else"))
+                }
                 Err(_) => Err(Error::denied(format!(
                     "the user did not answer within {} s, so the call was not made",
                     self.patience.as_secs()
@@ -322,13 +337,21 @@ fn doubts(deed: &Deed<'_>) -> String {
 fn remedy(deed: &Deed<'_>) -> String {
     let name = &deed.spec.name;
     let clear = deed.reading.as_ref().filter(|reading| reading.is_clear());
-    let rule = match (clear.and_then(|it| it.commands.iter().find(|it| !commands::only_looks(it))), &deed.host) {
-        (Some(command), _) => command.argv().map(|argv| format!("{name}({})", quote(argv))),
-        (None, Some(Some(host))) => Some(format!("{name}(domain:{host})")),
-        _ => None,
+    let mut rules: Vec<String> = match (clear, &deed.address) {
+        (Some(reading), _) => given::asked(&reading.commands)
+            .filter_map(|command| command.argv().map(|argv| format!("{name}({})", quote(argv))))
+            .collect(),
+        (None, Some(Address::Host(host))) => vec![format!("{name}(domain:{host})")],
+        _ => Vec::new(),
     };
-    let rule = visible(&rule.unwrap_or_else(|| name.clone()));
-    format!("The user can allow it with the rule {rule}, or run where questions can be answered")
+    if rules.is_empty() || rules.len() > 4 {
+        rules = vec![name.clone()];
+    }
+    let many = if rules.len() > 1 { "rules" } else { "rule" };
+    format!(
+        "The user can allow it with the {many} {}, or run where questions can be answered",
+        visible(&rules.join(", "))
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use helve_contract::{Access, Effects, Glob, PathRule, Spec, Workspace};
 
-use super::deed::{Deed, Target};
+use super::deed::{Address, Deed, Target};
 use crate::commands::{Layer, Simple, base_name, only_looks, plain_words};
 
 /// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
@@ -78,6 +78,9 @@ impl Rule {
             Some("") => return wrong("there is nothing between the parentheses; leave them away for the whole tool"),
             Some(content) => Some(Content::parse(content)),
         };
+        if let Some(why) = content.as_ref().and_then(|content| content.fault(text)) {
+            return wrong(why);
+        }
         if let Some(Content { words: None, domain: None, .. }) = content
             && SHELLS.contains(&tool.to_lowercase().as_str())
         {
@@ -142,10 +145,10 @@ impl Rule {
             let Some(words) = &content.words else { return Hit::Perhaps };
             return reading.commands.iter().map(|it| words.touch(it)).fold(hidden, Hit::max);
         }
-        if let Some(host) = &deed.host {
-            return match (&content.domain, host) {
-                (Some(domain), Some(host)) if under_domain(host, domain) => Hit::Yes,
-                (Some(_), Some(_)) => Hit::No,
+        if let Some(address) = &deed.address {
+            return match (&content.domain, address) {
+                (Some(domain), Address::Host(host)) if under_domain(host, domain) => Hit::Yes,
+                (Some(_), Address::Host(_)) => Hit::No,
                 _ => Hit::Perhaps,
             };
         }
@@ -209,6 +212,23 @@ impl Content {
         let domain = content.strip_prefix("domain:").map(|it| it.trim().trim_end_matches('.').to_ascii_lowercase());
         Self { words: Words::parse(content), path: PathPattern::parse(content), domain }
     }
+
+    /// What would be read but never match as its writer means it.
+    fn fault(&self, rule: &str) -> Option<&'static str> {
+        let name = self.domain.as_ref().map(|domain| domain.strip_prefix("*.").unwrap_or(domain));
+        let named = |it: char| it.is_ascii_alphanumeric() || "-._:".contains(it);
+        match name {
+            Some(name) if name.is_empty() || !name.chars().all(named) => {
+                Some("a domain is a plain name such as example.com, or *.example.com for all beneath it")
+            }
+            Some(_) => None,
+            None if rule.contains("(~") => Some("`~` is not expanded; write the whole path"),
+            None if self.words.is_none() && rule.contains('{') && rule.contains(',') => {
+                Some("`{a,b}` is not expanded; write one rule for each")
+            }
+            None => None,
+        }
+    }
 }
 
 impl Words {
@@ -238,8 +258,8 @@ impl Words {
         if base_name(program) != base_name(wanted) {
             return Hit::No;
         }
-        let readings = [rest.to_vec(), without_options(rest, 1), without_options(rest, 2)];
-        readings.iter().map(|rest| self.touch_arguments(arguments, rest, command.open)).max().unwrap_or(Hit::No)
+        let starts = past_options(rest).into_iter();
+        starts.map(|at| self.touch_arguments(arguments, &rest[at..], command.open)).max().unwrap_or(Hit::No)
     }
 
     fn touch_arguments(&self, wanted: &[String], words: &[Option<&str>], more: bool) -> Hit {
@@ -264,15 +284,18 @@ impl Words {
     }
 }
 
-/// The words behind the options that come first, when each option takes so many words.
-fn without_options<'a>(words: &[Option<&'a str>], each: usize) -> Vec<Option<&'a str>> {
+/// Where the subcommand may be: at the beginning, or behind options that each may take the next word.
+fn past_options(words: &[Option<&str>]) -> Vec<usize> {
+    let mut starts = vec![0];
     let mut at = 0;
-    while let Some(Some(word)) = words.get(at)
-        && word.starts_with('-')
-    {
-        at += if word.contains('=') { 1 } else { each };
+    while let Some(&start) = starts.get(at) {
+        if words.get(start).is_some_and(|word| word.is_some_and(|word| word.starts_with('-'))) {
+            let next = [start + 1, start + 2];
+            starts.extend(next.into_iter().filter(|it| *it <= words.len() && !starts.contains(it)).collect::<Vec<_>>());
+        }
+        at += 1;
     }
-    words.get(at..).unwrap_or_default().to_vec()
+    starts
 }
 
 impl PathPattern {

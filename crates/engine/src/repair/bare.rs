@@ -73,16 +73,18 @@ impl Reader<'_, '_> {
 
 /// `1_000`: digits on both sides of every `_`.
 fn is_grouped(word: &str) -> bool {
-    word.split('_').all(|part| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit() || it == b'-' || it == b'.'))
+    word.split('_')
+        .all(|part| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit() || it == b'-' || it == b'.'))
 }
 
-/// Where a word without quotes ends. A quote after a blank begins something else.
+/// Where a word without quotes ends. A quote or a comment after a blank is something else; `https://` is not.
 fn end_of(text: &str) -> usize {
     let mut blank = false;
     for (at, it) in text.char_indices() {
         match it {
             ',' | '}' | ']' | '\n' => return at,
-            '"' if blank => return at,
+            '"' | '#' if blank => return at,
+            '/' if text[at..].starts_with("/*") || (blank && text[at..].starts_with("//")) => return at,
             _ => blank = is_blank(it),
         }
     }

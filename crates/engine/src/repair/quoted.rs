@@ -65,7 +65,9 @@ impl Reader<'_, '_> {
             _ if is_key => !next.is_alphanumeric(),
             '{' | '[' | '-' | '0'..='9' => self.inside.last() == Some(&Inside::List) || gap.contains('\n'),
             next if closers(next).is_some() => !gap.is_empty() || self.inside.last() == Some(&Inside::List),
-            next if next.is_alphabetic() || next == '_' => self.inside.last() == Some(&Inside::Object) && is_key_ahead(behind),
+            next if next.is_alphabetic() || next == '_' => {
+                self.inside.last() == Some(&Inside::Object) && is_key_ahead(behind)
+            }
             _ => false,
         }
     }

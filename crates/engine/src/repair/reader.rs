@@ -69,7 +69,8 @@ impl<'a, 'm> Reader<'a, 'm> {
     /// Steps over a code fence with its language, if there is one.
     pub(super) fn skip_fence(&mut self) -> bool {
         let Some(rest) = self.rest().strip_prefix("```") else { return false };
-        let word = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_alphanumeric() || "+-_".contains(it)).len();
+        let word =
+            rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_alphanumeric() || "+-_".contains(it)).len();
         self.advance(3 + word);
         true
     }
@@ -121,7 +122,11 @@ impl<'a, 'm> Reader<'a, 'm> {
                     self.take('}');
                     return Ok(value);
                 }
-                return if self.inside.len() > 1 { Ok(Value::Object(map)) } else { Err("a key is missing in it".into()) };
+                return if self.inside.len() > 1 {
+                    Ok(Value::Object(map))
+                } else {
+                    Err("a key is missing in it".into())
+                };
             }
             let key = self.key()?;
             let value = self.member()?;

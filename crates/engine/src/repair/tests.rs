@@ -167,7 +167,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 48, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            prop::collection::vec((any::<String>(), inner), 0..6).prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+            prop::collection::vec((any::<String>(), inner), 0..6)
+                .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
         ]
     })
 }

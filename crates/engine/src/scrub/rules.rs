@@ -117,7 +117,8 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     let sign = found.get(1)?.as_str();
     let name = name_before(text, word);
     let bare_sign = sign.trim().is_empty();
-    if bare_sign && !text[..word.end].trim_end_matches(|it: char| it.is_ascii_alphanumeric() || it == '-').ends_with(' ')
+    if bare_sign
+        && !text[..word.end].trim_end_matches(|it: char| it.is_ascii_alphanumeric() || it == '-').ends_with(' ')
         || bare_sign && !name.starts_with("--")
     {
         return None;
@@ -128,7 +129,11 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
         value: secret.as_str(),
         quoted: found.get(2).is_some(),
         tight: sign == "=" || bare_sign,
-        starts_line: text[..word.end - name.len()].trim_end_matches([' ', '\t']).bytes().next_back().is_none_or(|it| it == b'\n')
+        starts_line: text[..word.end - name.len()]
+            .trim_end_matches([' ', '\t'])
+            .bytes()
+            .next_back()
+            .is_none_or(|it| it == b'\n')
             || text[..word.end - name.len()].ends_with("export "),
         next: behind[secret.end()..].chars().next(),
     };

@@ -52,7 +52,11 @@ fn what_stands_behind_a_telling_word_goes() {
 
 #[test]
 fn a_private_key_goes_whole() {
-    let pem = format!("a\n-----BEGIN RSA PRIVATE KEY-----\n{}\n{}=\n-----END RSA PRIVATE KEY-----\nb", "Ab1+".repeat(16), "Cd/2".repeat(5));
+    let pem = format!(
+        "a\n-----BEGIN RSA PRIVATE KEY-----\n{}\n{}=\n-----END RSA PRIVATE KEY-----\nb",
+        "Ab1+".repeat(16),
+        "Cd/2".repeat(5)
+    );
     assert_eq!(clean(&pem), "a\n-----BEGIN RSA PRIVATE KEY-----[REDACTED]-----END RSA PRIVATE KEY-----\nb");
     let cut = format!("-----BEGIN PRIVATE KEY-----\n{}", "Ab1+".repeat(16));
     assert_eq!(clean(&cut), "-----BEGIN PRIVATE KEY-----[REDACTED]");
@@ -116,7 +120,9 @@ fn configured_secrets_go_wherever_they_are() {
 
 #[test]
 fn data_and_its_json_stay_the_same() {
-    let mut reply = Reply::json(json!({ "password": "hunter2", "list": ["x", "ghp_0123456789abcdefghijABCDEFGHIJ012345"], "id": 5 }));
+    let mut reply = Reply::json(
+        json!({ "password": "hunter2", "list": ["x", "ghp_0123456789abcdefghijABCDEFGHIJ012345"], "id": 5 }),
+    );
     Scrub::standard().reply(&mut reply);
     let wanted = json!({ "password": "[REDACTED]", "list": ["x", "[REDACTED]"], "id": 5 });
     assert_eq!((reply.text, reply.data), (wanted.to_string(), Some(wanted)));

@@ -22,7 +22,9 @@ impl Given<'_> {
     }
 
     fn is_bare_secret(&self) -> bool {
-        if matches!(self.next, Some('(' | '[' | '{' | '<')) || self.value.starts_with(['=', ':', '>', '&', '.', '/', '@']) {
+        if matches!(self.next, Some('(' | '[' | '{' | '<'))
+            || self.value.starts_with(['=', ':', '>', '&', '.', '/', '@'])
+        {
             return false;
         }
         let value = self.value.trim_end_matches(['.', ':', '!', '?']);
@@ -45,8 +47,19 @@ impl Given<'_> {
 /// Whether a text under a key of some data is a secret.
 pub(super) fn is_secret_under(key: &str, text: &str) -> bool {
     const WORDS: [&str; 13] = [
-        "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "privatekey", "accesskey", "accountkey",
-        "authkey", "secretkey", "clientsecret",
+        "password",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "secret",
+        "token",
+        "apikey",
+        "privatekey",
+        "accesskey",
+        "accountkey",
+        "authkey",
+        "secretkey",
+        "clientsecret",
     ];
     if key.len() > 64 || text.len() > 512 {
         return false;
@@ -69,7 +82,10 @@ fn is_literal(name: &str, text: &str) -> bool {
 /// `token` alone is a word of every parser; `access_token` is not.
 fn is_weak(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();
-    plain.ends_with("token") && !["access", "auth", "refresh", "api", "bearer", "secret", "bot", "github"].iter().any(|it| plain.contains(it))
+    plain.ends_with("token")
+        && !["access", "auth", "refresh", "api", "bearer", "secret", "bot", "github"]
+            .iter()
+            .any(|it| plain.contains(it))
 }
 
 /// Letters and digits together.
@@ -83,14 +99,27 @@ fn is_random(text: &str) -> bool {
     let digits = count(u8::is_ascii_digit);
     let cases = count(u8::is_ascii_uppercase) > 0 && count(u8::is_ascii_lowercase) > 0;
     let signs = text.bytes().any(|it| b"!@#$%^&*+=~?/-".contains(&it));
-    digits > 0 && ((cases && digits > 1) || (signs && digits > 1) || digits * 3 >= text.len())
+    let many = digits > 1 || (text.len() >= 20 && !is_identifier(text));
+    digits > 0 && ((cases && many) || (signs && digits > 1) || digits * 3 >= text.len())
 }
 
 /// A placeholder, a variable, or what was scrubbed before.
 pub(super) fn is_stand_in(text: &str) -> bool {
     const WORDS: [&str; 14] = [
-        "redacted", "example", "your", "xxx", "***", "...", "…", "changeme", "placeholder", "environ", "getenv",
-        "process.env", "dummy", "secrets.",
+        "redacted",
+        "example",
+        "your",
+        "xxx",
+        "***",
+        "...",
+        "…",
+        "changeme",
+        "placeholder",
+        "environ",
+        "getenv",
+        "process.env",
+        "dummy",
+        "secrets.",
     ];
     let lower = text.to_ascii_lowercase();
     text.starts_with(['$', '<', '{', '%', '*', '[']) || WORDS.iter().any(|word| lower.contains(word))
@@ -108,7 +137,10 @@ fn is_id(text: &str) -> bool {
 }
 
 fn is_path(text: &str) -> bool {
-    text.starts_with("./") || text.starts_with("~/") || (text.starts_with('/') && text.matches('/').count() > 1) || text.contains("://")
+    text.starts_with("./")
+        || text.starts_with("~/")
+        || (text.starts_with('/') && text.matches('/').count() > 1)
+        || text.contains("://")
 }
 
 /// `self.token1`, `config.password`.
@@ -124,5 +156,7 @@ fn is_identifier(text: &str) -> bool {
 /// `password=password1`: the name of a variable, not a secret.
 fn names_itself(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    ["password", "passwd", "secret", "token", "key", "pwd", "sha", "base64", "utf8"].iter().any(|word| lower.contains(word))
+    ["password", "passwd", "secret", "token", "key", "pwd", "sha", "base64", "utf8"]
+        .iter()
+        .any(|word| lower.contains(word))
 }

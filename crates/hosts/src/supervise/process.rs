@@ -32,6 +32,7 @@ use super::{
     Cgroup,
     launch::{Launch, Wires},
     plan::{ENDED, Tree},
+    sys,
 };
 use crate::sandbox::Denials;
 
@@ -67,7 +68,7 @@ impl Running {
         gone: oneshot::Receiver<()>,
         launch: &mut Launch,
     ) -> io::Result<Self> {
-        let terminal = wires.terminal.map(AsyncFd::register).transpose()?;
+        let terminal = wires.terminal.map(sys::watched).transpose()?;
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
             handle,

@@ -6,6 +6,8 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
+use tokio::io::unix::AsyncFd;
+
 /// Which side of a fork this is.
 pub(super) enum Forked {
     /// The new process.
@@ -100,6 +102,12 @@ pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
 pub(super) fn standard(at: RawFd) -> OwnedFd {
     // SAFETY: the stage takes each of 0, 1 and 2 once, and nothing else in it closes them.
     unsafe { OwnedFd::from_raw_fd(at) }
+}
+
+/// A file whose readiness the runtime watches.
+pub(super) fn watched(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open file until it is dropped, which deregisters it first.
+    unsafe { AsyncFd::register(file) }.map_err(io::Error::other)
 }
 
 fn check(answer: i32) -> io::Result<i32> {

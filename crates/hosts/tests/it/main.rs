@@ -5,3 +5,8 @@
 mod folder;
 mod rg;
 mod sandbox;
+mod disks;
+mod files;
+mod kill;
+mod race;
+mod suite;

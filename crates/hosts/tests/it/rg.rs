@@ -41,7 +41,15 @@ async fn says_what_ripgrep_says() {
         let matches = host.grep(&path, &grep).await.unwrap();
         let got = shown(&matches, &grep);
         if wanted != got {
-            misses.push(format!("#{at} in `{place}`: {grep:?}\n--- rg\n{wanted}\n--- ours\n{got}"));
+            let first = wanted.lines().zip(got.lines()).position(|(a, b)| a != b);
+            let first = first.unwrap_or(wanted.lines().count().min(got.lines().count()));
+            let near = |text: &str| text.lines().skip(first).take(3).collect::<Vec<_>>().join("\n");
+            misses.push(format!(
+                "#{at} in `{place}`: {grep:?}, partial {}, from line {first}\n--- rg\n{}\n--- ours\n{}",
+                matches.partial,
+                near(&wanted),
+                near(&got)
+            ));
         }
     }
     assert!(misses.is_empty(), "{version}: {} of {QUESTIONS} differ, such as\n{}", misses.len(), misses[..misses.len().min(3)].join("\n"));

@@ -1,6 +1,6 @@
 //! Five tools that do next to nothing.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use helve_contract::{
@@ -118,7 +118,7 @@ impl Host for TwoFiles {
         nothing(path)
     }
     async fn read(&self, path: &SafePath, _: Span) -> Result<Chunk> {
-        match FILES.iter().find(|(name, _)| path.relative() == PathBuf::from(name)) {
+        match FILES.iter().find(|(name, _)| path.relative() == Path::new(name)) {
             Some((_, bytes)) => Ok(Chunk { bytes: bytes.to_vec(), size: bytes.len() as u64, stamp: Stamp::default() }),
             None => nothing(path),
         }

@@ -97,7 +97,9 @@ fn acknowledges_who_listens() {
             "params": { "_meta": { "io.modelcontextprotocol/subscriptionId": 1 }, "notifications": {} },
         })
     );
-    assert_eq!(client.leave(), Vec::<Value>::new());
+    let last = client.leave();
+    assert_eq!(last[0]["id"], 1);
+    assert_eq!(last[0]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
 }
 
 #[test]

@@ -80,3 +80,23 @@ impl From<FindOut> for Reply {
         files.reply(files.marked_paths(), "No files found")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Find;
+    use crate::testing::{call, says};
+
+    #[tokio::test]
+    async fn finds_by_name_kind_and_number() {
+        let files = [("src/a_test.go", ""), ("src/b.go", ""), ("docs/test/x.md", "")];
+        for (args, want) in [
+            (r#"{"pattern": "*_test.go"}"#, "src/a_test.go"),
+            (r#"{"pattern": "test"}"#, "docs/test/\nsrc/a_test.go"),
+            (r#"{"pattern": "test", "only": "dir"}"#, "docs/test/"),
+            (r#"{"only": "file", "limit": 1}"#, "docs/test/x.md\n[showing 1 of 3; use a narrower pattern or folder to see the rest]"),
+            (r#"{"pattern": "zzz"}"#, "No files found"),
+        ] {
+            says(&call::<Find>(&files, args).await.0, want);
+        }
+    }
+}

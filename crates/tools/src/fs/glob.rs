@@ -158,3 +158,39 @@ impl From<Files> for Reply {
         out.reply(out.paths(), "No files found")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Glob, apart};
+    use crate::testing::{call, says};
+
+    const FILES: [(&str, &str); 4] = [("src/a.rs", ""), ("src/deep/b.rs", ""), ("c.rs", ""), (".hid/d.rs", "")];
+
+    #[tokio::test]
+    async fn finds_files_by_their_path() {
+        for (args, want) in [
+            (r#"{"pattern": "**/*.rs"}"#, "c.rs\nsrc/a.rs\nsrc/deep/b.rs"),
+            (r#"{"pattern": "*.rs"}"#, "c.rs"),
+            (r#"{"pattern": "*.rs", "any_depth": true}"#, "c.rs\nsrc/a.rs\nsrc/deep/b.rs"),
+            (r#"{"pattern": "*.rs", "path": "src"}"#, "src/a.rs"),
+            (r#"{"pattern": "/w/src/**/*.rs"}"#, "src/a.rs\nsrc/deep/b.rs"),
+            (r#"{"pattern": "**/*.rs", "limit": 2}"#, "c.rs\nsrc/a.rs\n[showing 2 of 3; use a narrower pattern or folder to see the rest]"),
+            (r#"{"pattern": "**/*.py"}"#, "No files found"),
+            (r#"{"pattern": "**/d.rs"}"#, "No files found (1 would match that is ignored or hidden; start in its own folder to see it)"),
+            (r#"{"pattern": "*", "path": "scr"}"#, "scr: no such file or folder. Did you mean src?"),
+            (r#"{"pattern": "*", "path": "c.rs"}"#, "c.rs: this is a file, not a folder"),
+            (r#"{"pattern": " "}"#, "the pattern is empty; `**` finds all files"),
+        ] {
+            says(&call::<Glob>(&FILES, args).await.0, want);
+        }
+    }
+
+    #[test]
+    fn an_absolute_pattern_is_a_folder_and_a_pattern() {
+        let apart = |pattern| apart(Some("p"), pattern);
+        assert_eq!(apart("/w/src/*.rs"), (Some("/w/src".into()), "*.rs".into()));
+        assert_eq!(apart("/w/a.rs"), (Some("/w".into()), "a.rs".into()));
+        assert_eq!(apart("/*"), (Some("/".into()), "*".into()));
+        assert_eq!(apart("./x/*"), (Some("p".into()), "x/*".into()));
+    }
+}

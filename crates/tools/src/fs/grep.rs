@@ -408,3 +408,141 @@ fn cut(text: &str, most: usize) -> String {
 fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::{Reply, Result, ports::Absence};
+
+    use super::*;
+    use crate::testing::{Memory, run};
+
+    fn files() -> Memory {
+        Memory::with(&[("src/a.rs", "fn a() {}\nlet b;\nfn c() {}\n"), ("src/b.rs", "fn d() {}\n"), ("n.txt", "none\n")])
+    }
+
+    fn grep(pattern: &str) -> Grep {
+        Grep { pattern: pattern.into(), ..Grep::default() }
+    }
+
+    async fn told(memory: &Memory, grep: Grep) -> String {
+        run(memory, grep).await.map_or_else(|error| format!("error: {error}"), |out| Reply::from(out).text)
+    }
+
+    /// A result as a host would give it, in context.
+    fn found(asked: Grep, files: Vec<FileHits>, absence: Absence) -> Result<GrepOut> {
+        let start = Memory::default().call().top()?;
+        let total = files.iter().map(|file| file.count).sum();
+        let matches = Matches { total, total_files: files.len() as u64, files, absence, ..Matches::default() };
+        Ok(GrepOut { asked, start, one_file: false, matches })
+    }
+
+    fn hit(kind: HitKind, line: u64, text: &str) -> Hit {
+        Hit { kind, line, text: text.into() }
+    }
+
+    #[tokio::test]
+    async fn tells_lines_counts_and_files_as_ripgrep_does() {
+        let memory = files();
+        for (mode, path, want) in [
+            (Mode::Lines, None, "src/a.rs:1:fn a() {}\nsrc/a.rs:3:fn c() {}\nsrc/b.rs:1:fn d() {}"),
+            (Mode::Lines, Some("src/a.rs"), "1:fn a() {}\n3:fn c() {}"),
+            (Mode::Counts, None, "src/a.rs:2\nsrc/b.rs:1"),
+            (Mode::Counts, Some("src/a.rs"), "2"),
+            (Mode::Files, None, "src/a.rs\nsrc/b.rs"),
+        ] {
+            let path = path.map(str::to_owned);
+            assert_eq!(told(&memory, Grep { mode, path, ..grep("^fn") }).await, want);
+        }
+    }
+
+    #[test]
+    fn context_groups_and_binary_files() {
+        let lines = vec![
+            hit(HitKind::Context, 1, "a"),
+            hit(HitKind::Match, 2, "b\u{fffd}"),
+            hit(HitKind::Gap, 0, ""),
+            hit(HitKind::Match, 9, &"x".repeat(501)),
+        ];
+        let files = vec![
+            FileHits { path: "f".into(), count: 2, hits: lines, binary: None },
+            FileHits { path: "g".into(), count: 1, hits: vec![hit(HitKind::Match, 1, "c")], binary: None },
+            FileHits { path: "bin".into(), count: 1, hits: Vec::new(), binary: Some(4) },
+        ];
+        let out = found(Grep { before: 1, ..grep("x") }, files, Absence::default()).unwrap();
+        let long = "x".repeat(501);
+        assert_eq!(
+            out.lines(Numbers::Hidden, Names::Shown),
+            [
+                "f-a",
+                "f:b\u{fffd}",
+                "--",
+                &format!("f:{long}"),
+                "--",
+                "g:c",
+                "bin: binary file matches (found \"\\0\" byte around offset 4)"
+            ]
+        );
+        assert_eq!(
+            out.spaced_lines(),
+            [
+                "f-1- a",
+                "f:2: b\u{fffd}",
+                "--",
+                &format!("f:9: {}... [truncated]", "x".repeat(500)),
+                "g:1: c",
+                "bin: binary file matches"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_limit_says_how_to_go_on() {
+        let memory = files();
+        let some = Grep { limit: Some(2), ..grep("^fn") };
+        assert_eq!(
+            told(&memory, some.clone()).await,
+            "src/a.rs:1:fn a() {}\nsrc/a.rs:3:fn c() {}\n[showing matches 1-2 of 3; go on at offset 2, or narrow the search.]"
+        );
+        assert_eq!(told(&memory, Grep { offset: 2, ..some.clone() }).await, "src/b.rs:1:fn d() {}");
+        assert_eq!(
+            told(&memory, Grep { unit: Unit::Rows, limit: Some(1), offset: 1, ..some.clone() }).await,
+            "src/a.rs:3:fn c() {}\n[showing lines 2-2 of at least 3; go on at offset 2, or narrow the search.]"
+        );
+        assert_eq!(
+            told(&memory, Grep { mode: Mode::Files, limit: Some(1), ..some.clone() }).await,
+            "src/a.rs\n[showing files 1-1 of 2; go on at offset 1, or narrow the search.]"
+        );
+        assert_eq!(told(&memory, Grep { offset: 9, ..some }).await, "[nothing at offset 9: there are 3 matches in all.]");
+    }
+
+    #[tokio::test]
+    async fn nothing_has_a_reason() {
+        assert_eq!(told(&files(), grep("zebra")).await, "No matches found");
+        assert_eq!(
+            told(&files(), Grep { globs: vec!["*.py".into()], ..grep("fn") }).await,
+            "No matches found (no file was searched; look at the path and the file filter)"
+        );
+        let absence = Absence { ignored: (3, 2), other_case: 1, binary: 2, large: 1, searched: 9, ..Absence::default() };
+        let nothing = Nothing { include: "with no_ignore", ..Nothing::default() };
+        assert_eq!(
+            found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
+            "No matches found (3 hits in 2 ignored files; include them: with no_ignore; 1 hit in another case; start the \
+             pattern with (?i); 2 binary files would match; 1 file too large to be searched)"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_bad_pattern_or_place_is_explained() {
+        assert_eq!(
+            told(&files(), grep("fn(")).await,
+            "error: regex parse error:\n    fn(\n      ^\nerror: unclosed group\n\
+             To search for the text as it stands, escape it: fn\\("
+        );
+        assert_eq!(told(&files(), Grep { literal: true, ..grep("fn a(") }).await, "src/a.rs:1:fn a() {}");
+        assert_eq!(
+            told(&files(), Grep { path: Some("scr".into()), ..grep("x") }).await,
+            "error: scr: no such file or folder. Did you mean src?"
+        );
+        assert_eq!(told(&files(), grep("")).await, "error: the pattern is empty; say what to look for");
+    }
+}

@@ -1,6 +1,6 @@
 //! `list`: what is in a folder.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use helve_contract::{
     Call, Effects, Reply, Result, Tool,
@@ -132,7 +132,7 @@ pub fn size(bytes: u64) -> String {
 fn minute(time: SystemTime) -> String {
     let seconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX / 2),
-        Err(before) => -i64::try_from(before.duration().saturating_add(Duration::from_secs(59)).as_secs()).unwrap_or(0),
+        Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(0),
     };
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days since 0000-03-01, so that the leap day is the last of its year; 400 years have 146,097 days.
@@ -149,6 +149,8 @@ fn minute(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::testing::{Data, Memory, call, run, says};
 

@@ -146,3 +146,61 @@ fn polled(info: &TaskInfo, output: &TaskOutput) -> String {
     text.push_str(&output.merged);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::{Reply, Tool, ports::State};
+
+    use super::{Action, Process};
+    use crate::shell::testing::{Fake, exit};
+
+    async fn ask(fake: &std::sync::Arc<Fake>, id: &str, action: Action, word: &str) -> String {
+        let word = Some(word.to_owned()).filter(|it| !it.is_empty());
+        let process = Process { id: id.into(), action, input: word.clone(), signal: word };
+        process.run(&fake.call()).await.map_or_else(|error| format!("error: {error}"), |out| Reply::from(out).text)
+    }
+
+    #[tokio::test]
+    async fn looks_after_a_running_process() {
+        let fake = Fake::new(State::Running, &["ready\n"]);
+        assert_eq!(
+            ask(&fake, "t1", Action::Status, "").await,
+            "state: running\nrunning: true\nruntime: 1.25 s\noutput: 6 bytes"
+        );
+        assert_eq!(ask(&fake, "t1", Action::Poll, "").await, "ready\n");
+        assert_eq!(ask(&fake, "t1", Action::Input, "y\n").await, "wrote 2 bytes to process t1");
+        assert_eq!(ask(&fake, "t1", Action::Input, "").await, "error: there is no input to write; send some text");
+        assert_eq!(ask(&fake, "t1", Action::Signal, "int").await, "sent SIGINT to process t1");
+        assert_eq!(
+            ask(&fake, "t1", Action::Signal, "SIGSEGV").await,
+            "error: unknown signal `SIGSEGV`; send one of SIGINT, SIGTERM, SIGKILL, SIGHUP, SIGQUIT, SIGSTOP, SIGCONT, \
+             SIGUSR1, SIGUSR2"
+        );
+        let done: Vec<_> = fake.log().into_iter().filter(|it| !it.starts_with("wait")).collect();
+        assert_eq!(done, ["input \"y\\n\"", "signal SIGINT"]);
+    }
+
+    #[tokio::test]
+    async fn an_ended_process_is_still_told_of() {
+        let fake = Fake::new(State::TimedOut(exit(143)), &["x".repeat(10_003).leak()]);
+        assert_eq!(
+            ask(&fake, "t1", Action::Status, "").await,
+            "state: completed\nrunning: false\nexit code: 143; timeout\nruntime: 1.25 s\noutput: 10003 bytes"
+        );
+        let text = ask(&fake, "t1", Action::Poll, "").await;
+        assert!(text.starts_with("[3 earlier bytes are not shown; all of it is in /spill/t1]\nxxx"), "{}", &text[..80]);
+        assert_eq!(
+            ask(&fake, "t1", Action::Signal, "").await,
+            "error: process t1 has ended already; ask for its status or output"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_unknown_id_gets_the_known_ones() {
+        let fake = Fake::new(State::Running, &[]);
+        assert_eq!(
+            ask(&fake, "t9", Action::Status, "").await,
+            "error: no task `t9` in this session; there are t1 (running, `make all`)"
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use helve_contract::{
-    Access, Call, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
+    Access, Call, Cut, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
     ports::{Command, Input, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
 };
 use schemars::JsonSchema;
@@ -185,6 +185,9 @@ impl Run {
     }
 }
 
+/// Output so short that no dialect cuts it.
+const SHORT: usize = 4000;
+
 /// A whole root, with all the rights it has.
 fn whole(call: &Call, root: &Root) -> Result<SafePath> {
     let access = if root.rights == Rights::Write { Access::Write } else { Access::Read };
@@ -302,19 +305,15 @@ impl RunOut {
         super::remarks(&self.state)
     }
 
-    /// A text with what must be said beside it, and with what is not in it.
+    /// The output with what must be said beside it, at the end that stays when the whole is too long.
     fn with_remarks(&self, text: &str) -> String {
+        let remarks: String = self.remarks().iter().map(|remark| format!("[{remark}]\n")).collect();
         let mut text = text.to_owned();
-        if self.unseen > 0 {
-            let place = self.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
-            let told = format!("[{} of {} bytes of output are not shown{place}]", self.unseen, self.written);
-            match self.keep {
-                Keep::Tail => text.insert_str(0, &format!("{told}\n")),
-                Keep::Head => push_line(&mut text, &told),
-            }
+        if self.keep == Keep::Head && text.len() > SHORT {
+            return remarks + &text;
         }
-        for remark in self.remarks() {
-            push_line(&mut text, &format!("[{remark}]"));
+        if !remarks.is_empty() {
+            push_line(&mut text, remarks.trim_end());
         }
         text
     }
@@ -328,9 +327,12 @@ impl RunOut {
             "backgroundTaskId": self.id,
             "durationMs": self.ran.as_millis() as u64,
         });
+        // Lines that were never taken in cannot be counted; those that were are the least there are.
+        let cut = (self.unseen > 0).then(|| Cut { bytes: self.written, lines: self.merged.lines().count() as u64 });
         Reply {
             text,
             data: Some(data),
+            cut,
             exit: self.exit,
             keep: self.keep,
             spill: self.file.clone(),
@@ -351,4 +353,158 @@ fn push_line(text: &mut String, line: &str) {
         text.push('\n');
     }
     text.push_str(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helve_contract::{
+        Cut, Keep, Tool,
+        ports::{Exit, State},
+    };
+
+    use super::{Run, RunOut, Stdin};
+    use crate::shell::testing::{Fake, exit};
+
+    async fn out(state: State, writes: &[&'static str]) -> RunOut {
+        let run = Run { script: "x".into(), timeout: Some(Duration::from_secs(5)), ..Run::default() };
+        run.run(&Fake::new(state, writes).call()).await.unwrap()
+    }
+
+    /// The five ways of telling, and which of them call it an error.
+    fn told(out: &RunOut) -> [String; 5] {
+        [RunOut::status_first, RunOut::streams, RunOut::status_last, RunOut::text_or_error, RunOut::merged_or_error].map(
+            |tell| {
+                let reply = tell(out.clone());
+                format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn each_dialect_tells_of_success_in_its_way() {
+        let good = out(State::Ended(exit(0)), &["one\n", "!two\n"]).await;
+        assert_eq!(
+            told(&good),
+            [
+                "exit code: 0\none\ntwo\n",
+                r#"{"stdout":"one\n","stderr":"two\n","exitCode":0}"#,
+                "one\ntwo\n",
+                "one\ntwo\n",
+                "one\ntwo\n",
+            ]
+        );
+        let quiet = out(State::Ended(exit(0)), &[]).await;
+        assert_eq!(
+            told(&quiet),
+            [
+                "exit code: 0\n",
+                r#"{"stdout":"","stderr":"","exitCode":0}"#,
+                "(no output)",
+                "command completed with no output",
+                "(Command completed with no output)",
+            ]
+        );
+        let reply = good.merged_or_error();
+        assert_eq!((reply.exit, reply.wall.as_deref(), reply.spill.as_deref()), (Some(0), Some("L3"), Some("/spill/t1")));
+    }
+
+    #[tokio::test]
+    async fn each_dialect_tells_of_failure_in_its_way() {
+        assert_eq!(
+            told(&out(State::Ended(exit(2)), &["!no such thing\n"]).await),
+            [
+                "exit code: 2\nno such thing\n",
+                r#"{"stdout":"","stderr":"no such thing\n","exitCode":2}"#,
+                "no such thing\n[exit code: 2]",
+                "error: command exited with status 2: no such thing\n",
+                "error: Exit code 2\nno such thing\n",
+            ]
+        );
+        assert_eq!(
+            told(&out(State::TimedOut(exit(143)), &["part"]).await),
+            [
+                "exit code: 143; timeout\npart",
+                r#"{"stdout":"part","stderr":"","exitCode":143,"timedOut":true}"#,
+                "part\n[Command timed out after 5 s and was ended]\n[exit code: 143]",
+                "error: Command timed out after 5 s and was ended: part",
+                "error: Command timed out after 5 s and was ended\npart",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn jobs_that_remained_and_refusals_are_told() {
+        let denials = vec!["writing /etc/x was refused by the sandbox".to_owned()];
+        let state = State::Ended(Exit { code: 0, signal: None, left_behind: true, denials });
+        assert_eq!(
+            out(state, &["started\n"]).await.merged_or_error().text,
+            "started\n[A job remained when the command ended, and was ended with it. Start long jobs in the background.]\n\
+             [writing /etc/x was refused by the sandbox]"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_command_starts_where_it_is_told_with_all_roots() {
+        let fake = Fake::ends(0, &[]);
+        let run = Run {
+            script: "ls".into(),
+            dir: Some("sub".into()),
+            env: [("A".to_owned(), "1".to_owned())].into(),
+            stdin: Stdin::Text("in".into()),
+            description: Some("List".into()),
+            ..Run::default()
+        };
+        run.run(&fake.call()).await.unwrap();
+        assert_eq!(
+            fake.log(),
+            ["start `ls` in sub with . [(\"A\", \"1\")] Bytes([105, 110]) None as List", "wait End", "forget"]
+        );
+    }
+
+    #[tokio::test]
+    async fn in_the_background_only_the_id_comes_back() {
+        let fake = Fake::new(State::Running, &["early"]);
+        let run = || Run { script: "server".into(), background: true, stdin: Stdin::Open, ..Run::default() };
+        let out = run().run(&fake.call()).await.unwrap();
+        assert_eq!(
+            out.clone().status_first().text,
+            "started in the background; process id: t1\nask for its status or its output by this id"
+        );
+        assert_eq!(
+            out.merged_or_error().text,
+            "Command running in background with ID: t1. Ask for the task's output by this ID, or stop it. \
+             Its output is also in /spill/t1."
+        );
+        assert_eq!(fake.log(), ["start `server` in . with . [] Open None as server", "wait Now"]);
+    }
+
+    #[tokio::test]
+    async fn giving_up_stops_the_command_and_keeps_what_it_wrote() {
+        let fake = Fake::new(State::Running, &["half"]);
+        let call = fake.call();
+        call.cancel.cancel();
+        let out = Run { script: "sleep 99".into(), ..Run::default() }.run(&call).await.unwrap();
+        assert_eq!(out.status_first().text, "exit code: 143; canceled\nhalf");
+        assert_eq!(fake.log()[1..], ["wait End", "stop", "forget"]);
+    }
+
+    #[tokio::test]
+    async fn long_output_tells_its_true_size_and_keeps_the_remarks() {
+        let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
+        let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new() });
+        for (keep, starts) in [(Keep::Head, true), (Keep::Tail, false)] {
+            let run = Run { script: "yes".into(), keep, ..Run::default() };
+            let reply = run.run(&Fake::new(state.clone(), &[long]).call()).await.unwrap().status_last();
+            assert_eq!(reply.cut, Some(Cut { bytes: 1_048_582, lines: 524_288 }));
+            assert_eq!((reply.text.starts_with("[A job remained"), reply.text.ends_with("background.]\n[exit code: 1]")), (starts, !starts));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_command_is_refused() {
+        let error = Run { script: " \n".into(), ..Run::default() }.run(&Fake::ends(0, &[]).call()).await.unwrap_err();
+        assert_eq!(error.to_string(), "the command is empty");
+    }
 }

@@ -147,3 +147,55 @@ impl From<TaskStopped> for Reply {
         Self { text: message, data: Some(data), wall: Some(info.level.name().to_owned()), ..Self::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use helve_contract::{Reply, Tool, ports::State};
+
+    use super::{TaskOutput, TaskStop};
+    use crate::shell::testing::{Fake, exit};
+
+    async fn ask<T: Tool>(fake: &Arc<Fake>, tool: T) -> String {
+        let reply: Reply = tool.run(&fake.call()).await.map_or_else(Into::into, Into::into);
+        format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
+    }
+
+    fn output(block: bool) -> TaskOutput {
+        TaskOutput { id: "t1".into(), block, timeout: Some(Duration::from_millis(500)) }
+    }
+
+    #[tokio::test]
+    async fn says_where_a_task_stands_and_what_it_wrote() {
+        for (state, want) in [
+            (State::Running, "Task t1 (status: running):\nout\n"),
+            (State::Ended(exit(0)), "Task t1 (status: completed):\nout\n"),
+            (State::Ended(exit(3)), "Task t1 (status: failed):\nout\n[exit code 3]"),
+            (State::TimedOut(exit(143)), "Task t1 (status: failed):\nout\n[timed out after 1.25 s; exit code 143]"),
+            (State::Stopped(exit(143)), "Task t1 (status: stopped):\nout\n"),
+        ] {
+            assert_eq!(ask(&Fake::new(state, &["out\n"]), output(false)).await, want);
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_in_vain_is_an_error_with_the_output_so_far() {
+        let fake = Fake::new(State::Running, &["half"]);
+        assert_eq!(
+            ask(&fake, output(true)).await,
+            "error: Task t1 is still running after 500 ms; its output so far:\nTask t1 (status: running):\nhalf"
+        );
+        assert_eq!(fake.log(), ["wait Now", "wait For(500ms)"]);
+    }
+
+    #[tokio::test]
+    async fn stops_what_runs_and_nothing_else() {
+        let stop = || TaskStop { id: "t1".into() };
+        assert_eq!(ask(&Fake::new(State::Running, &[]), stop()).await, "Successfully stopped task: t1 (make all)");
+        assert_eq!(
+            ask(&Fake::ends(0, &[]), stop()).await,
+            "error: Task t1 is not running (status: completed); its output can be read"
+        );
+    }
+}

@@ -1,1 +1,133 @@
-//! A fake task manager.
+//! Commands that only pretend to run: a test says what they write and how they end.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use helve_contract::{
+    Call, Error, Result, async_trait,
+    ports::{Command, Exit, Level, Signal, State, TaskId, TaskInfo, TaskOutput, Tasks, Until},
+};
+
+use crate::testing::Memory;
+
+/// One pretended command, whatever is started.
+pub(crate) struct Fake {
+    /// What it writes: standard output, and standard error where the text starts with `!`.
+    pub(crate) writes: Vec<&'static str>,
+    /// How it ends, or that it runs on.
+    pub(crate) state: State,
+    /// What was done to it.
+    pub(crate) log: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    pub(crate) fn new(state: State, writes: &[&'static str]) -> Arc<Self> {
+        Arc::new(Self { writes: writes.to_vec(), state, log: Mutex::default() })
+    }
+
+    /// A command that ends by itself.
+    pub(crate) fn ends(code: i32, writes: &[&'static str]) -> Arc<Self> {
+        Self::new(State::Ended(exit(code)), writes)
+    }
+
+    /// A call in a session whose commands are this one.
+    pub(crate) fn call(self: &Arc<Self>) -> Call {
+        let mut call = Memory::with(&[("sub/a", "")]).call();
+        Arc::get_mut(&mut call.session).unwrap().ports.tasks = self.clone();
+        call
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn did(&self, what: String) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    fn merged(&self) -> String {
+        self.writes.iter().map(|text| text.trim_start_matches('!')).collect()
+    }
+
+    fn info(&self, state: State) -> TaskInfo {
+        TaskInfo {
+            id: TaskId("t1".into()),
+            command: "make all".into(),
+            state,
+            ran: Duration::from_millis(1250),
+            written: self.merged().len() as u64,
+            level: Level::Full,
+            file: Some("/spill/t1".into()),
+        }
+    }
+}
+
+/// A plain end.
+pub(crate) fn exit(code: i32) -> Exit {
+    Exit { code, signal: None, left_behind: false, denials: Vec::new() }
+}
+
+#[async_trait]
+impl Tasks for Fake {
+    async fn start(&self, _: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
+        let roots: Vec<String> = command.roots.iter().map(ToString::to_string).collect();
+        let script = command.script.unwrap_or_default();
+        self.did(format!(
+            "start `{script}` in {} with {} {:?} {:?} {timeout:?} as {label}",
+            command.dir,
+            roots.join(" "),
+            command.env,
+            command.input
+        ));
+        Ok(TaskId("t1".into()))
+    }
+
+    async fn wait(&self, _: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
+        if id.0 != "t1" {
+            return Err(Error::failed(format!("no task `{id}` in this session")));
+        }
+        self.did(format!("wait {until:?}"));
+        Ok(self.info(self.state.clone()))
+    }
+
+    async fn output(&self, _: &Call, _: &TaskId, from: u64, max: usize) -> Result<TaskOutput> {
+        let merged = self.merged();
+        let end = (from as usize + max).min(merged.len());
+        let side = |wanted: bool| -> String {
+            let texts = self.writes.iter().filter(|text| text.starts_with('!') == wanted);
+            texts.map(|text| text.trim_start_matches('!')).collect()
+        };
+        Ok(TaskOutput {
+            merged: merged[from as usize..end].to_owned(),
+            stdout: side(false),
+            stderr: side(true),
+            next: end as u64,
+            skipped: 0,
+        })
+    }
+
+    async fn input(&self, _: &Call, _: &TaskId, bytes: &[u8]) -> Result<()> {
+        self.did(format!("input {:?}", String::from_utf8_lossy(bytes)));
+        Ok(())
+    }
+
+    async fn signal(&self, _: &Call, _: &TaskId, signal: Signal) -> Result<()> {
+        self.did(format!("signal {}", signal.name()));
+        Ok(())
+    }
+
+    async fn stop(&self, _: &Call, _: &TaskId) -> Result<TaskInfo> {
+        self.did("stop".to_owned());
+        Ok(self.info(State::Stopped(exit(143))))
+    }
+
+    async fn list(&self, _: &Call) -> Vec<TaskInfo> {
+        vec![self.info(self.state.clone())]
+    }
+
+    async fn forget(&self, _: &Call, _: &TaskId) {
+        self.did("forget".to_owned());
+    }
+}

@@ -5,7 +5,7 @@ mod surgery;
 use helve_contract::{Error, Result};
 use serde_json::Value;
 
-pub(super) use self::surgery::{Cut, operate};
+pub(super) use self::surgery::operate;
 
 /// How much of one output is shown.
 const OUTPUT: usize = 10_000;

@@ -31,7 +31,7 @@ pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
         let line = line_of(file, file.find(new).unwrap_or(0));
         parts.push(format!("the new text is there already, at line {line}: perhaps the change was made before"));
     }
-    match nearest(file, old).or_else(|| longest_start(file, old)) {
+    match nearest(file, old).or_else(|| blanks_around(file, old)).or_else(|| longest_start(file, old)) {
         Some(near) => parts.push(near),
         None if done || parts.len() > 1 => {}
         None => parts.push("nothing in the file looks like it; read the file again".to_owned()),
@@ -60,10 +60,6 @@ fn slip(file: &str, old: &str) -> Option<String> {
     }
     if there(old.trim_end_matches('\n')) {
         return Some("it is there without the line break at its end; leave that out".into());
-    }
-    let bare = old.trim();
-    if bare != old && bare.len() >= 3 && there(bare) && !bare.contains('\n') {
-        return Some("it is there with other blanks around it".into());
     }
     None
 }
@@ -195,6 +191,13 @@ impl Sketch {
         let all = self.size() + other.size();
         if all == 0 { 0.0 } else { 2.0 * both as f32 / all as f32 }
     }
+}
+
+/// Where a part of a line is that has other blanks around it.
+fn blanks_around(file: &str, old: &str) -> Option<String> {
+    let bare = old.trim();
+    let at = file.find(bare).filter(|_| bare.len() >= 3 && bare != old)?;
+    Some(format!("it is there with other blanks around it, at line {}", line_of(file, at)))
 }
 
 /// How far the text is there, where a good part of it is: for files whose lines are too long to be compared.

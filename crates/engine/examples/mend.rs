@@ -1,0 +1,20 @@
+//! Reads lines of `{"input": "…"}`, and writes what is understood: `{"value": …}` or `{"error": "…"}`.
+
+use std::io::{self, BufRead, Write};
+
+use helve_engine::repair::mend;
+use serde_json::{Value, json};
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let line: Value = serde_json::from_str(&line?)?;
+        let answer = match mend(line["input"].as_str().unwrap_or_default()) {
+            Ok(mended) => json!({ "value": mended.value, "risk": format!("{:?}", mended.risk()) }),
+            Err(error) => json!({ "error": error }),
+        };
+        writeln!(out, "{answer}")?;
+        out.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Questions and answers.
+
+use std::{sync::Arc, time::Duration};
+
+use helve_contract::{Call, Error, async_trait};
+use serde_json::json;
+
+use super::stage::{Clerk, bash, call, edit, fetch, gate};
+use crate::gate::{Answer, Approver, Gate, Mode, Question};
+
+fn run(command: &str) -> serde_json::Value {
+    json!({ "command": command })
+}
+
+#[tokio::test]
+async fn a_question_shows_what_will_really_run() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let line = format!("echo hi{}; timeout 5 r''m $'\\x78' \u{202e}", " ".repeat(60));
+    gate.pass(&bash(), &run(&line), &call()).await.unwrap();
+    let question = clerk.last();
+    assert_eq!(question.summary, "echo hi⟨60 blanks⟩; timeout 5 r''m $'\\x78' \\u{202e}");
+    assert_eq!(question.commands, ["echo hi", "timeout 5 rm x '\\u{202e}'", "rm x '\\u{202e}'"]);
+    assert_eq!(question.folder.as_deref(), Some("/w"));
+    assert_eq!(question.why, "the command may change things");
+    assert_eq!(question.grant, "`rm x '\\u{202e}'` exactly");
+}
+
+#[tokio::test]
+async fn an_edit_comes_with_its_diff() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let args = json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "three"});
+    gate.pass(&edit(), &args, &call()).await.unwrap();
+    let question = clerk.last();
+    assert_eq!(
+        (question.summary.as_str(), question.paths.as_slice()),
+        ("Edit /w/a.rs", ["/w/a.rs".to_owned()].as_slice())
+    );
+    assert_eq!(question.diff.as_deref(), Some("-one\n-two\n+three"));
+    assert_eq!(question.grant, "every call of Edit");
+}
+
+#[tokio::test]
+async fn once_is_once() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    for _ in 0..2 {
+        gate.pass(&bash(), &run("git diff"), &call()).await.unwrap();
+    }
+    assert_eq!(clerk.count(), 2);
+}
+
+#[tokio::test]
+async fn a_yes_for_the_session_covers_the_like_and_no_more() {
+    let clerk = Clerk::who_says(Answer::Session);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    gate.pass(&bash(), &run("git diff --stat && rm a"), &call()).await.unwrap();
+    assert_eq!(clerk.last().grant, "`git diff` with any names, and the options --stat, `rm a` exactly");
+    let mut asked = Vec::new();
+    for line in [
+        "git diff",
+        "git diff --stat src | head",
+        "rm a",
+        "git diff --output=PWN",
+        "git push",
+        "rm b",
+        "rm a > f",
+        "rm a; ls $x",
+    ] {
+        let before = clerk.count();
+        gate.pass(&bash(), &run(line), &call()).await.unwrap();
+        if clerk.count() > before {
+            asked.push(line);
+        }
+    }
+    assert_eq!(asked, ["git diff --output=PWN", "git push", "rm b", "rm a > f", "rm a; ls $x"]);
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_granted_to_the_letter() {
+    let clerk = Clerk::who_says(Answer::Session);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    for line in ["rm $x", "rm $x", "rm  $x"] {
+        gate.pass(&bash(), &run(line), &call()).await.unwrap();
+    }
+    assert_eq!(clerk.count(), 2);
+}
+
+#[tokio::test]
+async fn a_yes_to_the_mode_is_no_yes_to_a_rule_and_no_yes_elsewhere() {
+    let clerk = Clerk::who_says(Answer::Session);
+    let gate = gate(Mode::Default, &["?Bash(cargo test secret)"]).approver(clerk.clone());
+    for line in ["cargo test a", "cargo test b", "cargo test secret", "cargo test secret"] {
+        gate.pass(&bash(), &run(line), &call()).await.unwrap();
+    }
+    assert_eq!(clerk.count(), 2);
+    for url in ["https://a.com/1", "https://a.com/2", "https://b.com/1"] {
+        gate.pass(&fetch(), &json!({ "url": url }), &call()).await.unwrap();
+    }
+    assert_eq!(clerk.count(), 4);
+}
+
+#[tokio::test]
+async fn another_session_is_asked_anew() {
+    let clerk = Clerk::who_says(Answer::Session);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let args = json!({"file_path": "a", "old_string": "x", "new_string": "y"});
+    gate.pass(&edit(), &args, &call()).await.unwrap();
+    let first = call();
+    let other = helve_contract::Session::new("session-2", first.session.workspace.clone(), first.session.ports.clone());
+    gate.pass(&edit(), &args, &Call::new("call-2", Arc::new(other))).await.unwrap();
+    assert_eq!(clerk.count(), 2);
+}
+
+#[tokio::test]
+async fn the_reason_reaches_the_model_and_nagging_ends() {
+    let clerk = Clerk::who_says(Answer::Deny("use the staging server".into()));
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        said.push(gate.pass(&bash(), &run("deploy"), &call()).await.unwrap_err().to_string());
+    }
+    assert_eq!(said[..2], ["the user refused this call: use the staging server"; 2]);
+    assert!(said[2].starts_with("the user refused this same call before and is not asked again"), "{}", said[2]);
+    assert_eq!(clerk.count(), 2);
+}
+
+#[tokio::test]
+async fn nobody_reads_a_hundred_questions() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let mut refused = 0;
+    for at in 0..100 {
+        refused += usize::from(gate.pass(&bash(), &run(&format!("deploy {at}")), &call()).await.is_err());
+    }
+    assert_eq!((clerk.count(), refused), (30, 70));
+}
+
+#[tokio::test]
+async fn side_by_side_calls_are_one_question() {
+    let clerk = Clerk::who_says(Answer::Session);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let (call, spec, args) = (call(), bash(), run("cargo test"));
+    let all = (0..8).map(|_| gate.pass(&spec, &args, &call));
+    assert!(futures::future::join_all(all).await.into_iter().all(|it| it.is_ok()));
+    assert_eq!(clerk.count(), 1);
+}
+
+/// Never answers.
+struct Silent;
+
+#[async_trait]
+impl Approver for Silent {
+    async fn ask(&self, _: &Question, _: &Call) -> Answer {
+        std::future::pending().await
+    }
+}
+
+/// Falls over.
+struct Broken;
+
+#[async_trait]
+impl Approver for Broken {
+    async fn ask(&self, _: &Question, _: &Call) -> Answer {
+        panic!("the terminal is gone")
+    }
+}
+
+#[tokio::test]
+async fn silence_and_failure_are_a_no() {
+    let silent = Gate::new(Mode::Default).approver(Arc::new(Silent)).patience(Duration::from_millis(20));
+    let said = silent.pass(&bash(), &run("deploy"), &call()).await.unwrap_err();
+    assert_eq!(said.to_string(), "the user did not answer within 0 s, so the call was not made");
+    let broken = Gate::new(Mode::Default).approver(Arc::new(Broken));
+    let said = broken.pass(&bash(), &run("deploy"), &call()).await.unwrap_err();
+    assert_eq!(said.to_string(), "the question to the user failed, so the call was not made; try something else");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_stops_waiting() {
+    let gate = Gate::new(Mode::Default).approver(Arc::new(Silent));
+    let call = call();
+    call.cancel.cancel();
+    assert!(matches!(gate.pass(&bash(), &run("deploy"), &call).await, Err(Error::Cancelled)));
+}

@@ -1,0 +1,92 @@
+//! What each mode lets pass.
+
+use helve_contract::{Effects, Spec, Tier};
+use serde_json::json;
+
+use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, spec, write};
+use crate::gate::{Gate, Mode};
+
+/// One letter a tool (grep, write, a plain `ls`, `npm test`, a fetch, an agent, a question): passes, asked, denied.
+async fn row(mode: Mode, rules: &[&str]) -> String {
+    let calls = [
+        (grep(), json!({"pattern": "x"})),
+        (write(), json!({"file_path": "a", "content": "x"})),
+        (bash(), json!({"command": "ls"})),
+        (bash(), json!({"command": "npm test"})),
+        (fetch(), json!({"url": "https://example.com"})),
+        (spec("Agent", Effects::SPAWNS, &["prompt"]), json!({"prompt": "x"})),
+        (spec("AskUserQuestion", Effects::BLOCKS, &["question"]), json!({"question": "x"})),
+    ];
+    let mut letters = String::new();
+    for (spec, args) in calls {
+        letters.push(match fate(gate(mode, rules), &spec, args).await {
+            Fate::Passed => 'p',
+            Fate::Asked => 'a',
+            Fate::Denied(_) => 'd',
+        });
+    }
+    letters
+}
+
+#[tokio::test]
+async fn each_mode_in_one_row() {
+    assert_eq!(row(Mode::Default, &[]).await, "papaaap");
+    assert_eq!(row(Mode::AcceptEdits, &[]).await, "pppaaap");
+    assert_eq!(row(Mode::Plan, &[]).await, "pdddddp");
+    assert_eq!(row(Mode::DontAsk, &[]).await, "pdpdddp");
+    assert_eq!(row(Mode::BypassPermissions, &[]).await, "ppppppp");
+    assert_eq!(row(Mode::Open, &[]).await, "ppppppp");
+}
+
+#[tokio::test]
+async fn deny_holds_in_every_mode() {
+    for (_, mode) in Mode::ALL {
+        let fate = command(gate(mode, &["-Bash(npm:*)", "+Bash", "?Bash"]), "npm test").await;
+        assert!(matches!(fate, Fate::Denied(_)), "{mode:?}: {fate:?}");
+    }
+}
+
+#[tokio::test]
+async fn deny_beats_plan_beats_ask_beats_allow() {
+    assert_eq!(row(Mode::Open, &["+Bash", "?Bash"]).await, "ppaappp");
+    assert_eq!(row(Mode::Default, &["+Bash", "+Write", "+WebFetch", "+Agent"]).await, "ppppppp");
+    assert_eq!(row(Mode::Plan, &["+Bash", "+Write"]).await, "pdddddp");
+    assert_eq!(row(Mode::DontAsk, &["+Bash(npm test)", "?Grep"]).await, "ddppddp");
+}
+
+#[tokio::test]
+async fn a_tier_can_make_a_tool_graver_but_not_lighter() {
+    let send = Spec { tier: Some(Tier::ReadOnly), ..spec("send_media", Effects::READS | Effects::NETWORK, &["path"]) };
+    assert_eq!(fate(Gate::new(Mode::Default), &send, json!({"path": "a"})).await, Fate::Asked);
+    let grave = Spec { tier: Some(Tier::Privileged), ..grep() };
+    assert_eq!(fate(Gate::new(Mode::Default), &grave, json!({"pattern": "a"})).await, Fate::Asked);
+}
+
+#[tokio::test]
+async fn a_headless_denial_says_how_to_allow_it() {
+    let denied = |mode, spec: Spec, args| async move {
+        let gate = Gate::new(mode);
+        gate.pass(&spec, &args, &super::stage::call()).await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        denied(Mode::Default, bash(), json!({"command": "cd x && npm run 'a b'"})).await,
+        "not allowed, because the command may change things, and there is nobody to ask here. The user can allow it with \
+         the rules Bash(cd x), Bash(npm run 'a b'), or run where questions can be answered"
+    );
+    assert_eq!(
+        denied(Mode::DontAsk, edit(), json!({"file_path": "a", "old_string": "x", "new_string": "y"})).await,
+        "not allowed, because Edit can change things (writes), and in this mode nobody is asked. The user can allow it \
+         with the rule Edit, or run where questions can be answered"
+    );
+    assert_eq!(
+        denied(Mode::Plan, bash(), json!({"command": "ls"})).await,
+        "Bash can change things, and in plan mode only looking is allowed; finish the plan and let the user approve it"
+    );
+}
+
+#[test]
+fn modes_have_names() {
+    assert_eq!("acceptEdits".parse(), Ok(Mode::AcceptEdits));
+    assert_eq!(Mode::BypassPermissions.name(), "bypassPermissions");
+    assert!("yolo".parse::<Mode>().unwrap_err().contains("default, acceptEdits, plan"));
+}

@@ -1,0 +1,284 @@
+//! How rules are read, and what they match.
+
+use helve_contract::{Access, Effects, Spec};
+use serde_json::json;
+
+use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, rule, spec, write};
+use crate::gate::{Mode, Rule};
+
+#[test]
+fn a_malformed_rule_is_an_error() {
+    for text in [
+        "",
+        " ",
+        "Bash(",
+        "Bash)",
+        "Bash()",
+        "Bash(ls",
+        "Bash(ls) x",
+        "(ls)",
+        "!Bash",
+        "Ba sh",
+        "Bash(ls *.rs)",
+        "Bash(a; b)",
+        "Bash('a)",
+        "Bash(:*)",
+        "Bash(npm * x)",
+        "Bash(ls*)",
+        "exec($x)",
+        "Read(~/.ssh)",
+        "Edit(*.{a,b})",
+        "WebFetch(domain:)",
+        "WebFetch(domain:a*)",
+    ] {
+        assert!(Rule::parse(text).is_err(), "{text}");
+    }
+    for text in [
+        "Bash",
+        "Bash(*)",
+        "Bash(npm test)",
+        "Bash(npm run test:*)",
+        "Bash(git *)",
+        "mcp__a__*",
+        "Edit(src/**)",
+        "Edit(it's/**)",
+    ] {
+        assert_eq!(rule(text).text(), text);
+    }
+    assert_eq!(
+        Rule::parse("Bash()").unwrap_err(),
+        "`Bash()` is not a rule: there is nothing between the parentheses; leave them away for the whole tool"
+    );
+}
+
+#[tokio::test]
+async fn an_allow_rule_matches_words_and_every_command() {
+    let rules = &["+Bash(npm test)", "+Bash(npm run test:*)", "+Bash(git *)"];
+    for line in [
+        "npm test",
+        "npm  't'est",
+        "npm run test",
+        "npm run test --watch",
+        "git push",
+        "git push && npm test | tail -3",
+        "timeout 60 npm test 2>&1",
+        "npm test >/dev/null",
+    ] {
+        assert_eq!(command(gate(Mode::Default, rules), line).await, Fate::Passed, "{line}");
+    }
+    for line in [
+        "npm test --x",
+        "npm tests",
+        "npm run testing",
+        "npm run test:unit",
+        "rm -rf / # npm test",
+        "npm test; rm x",
+        "npm test & rm x",
+        "npm test $(rm x)",
+        "npm test > f",
+        "npm test $x",
+        "/tmp/npm test",
+        "./npm test",
+        "sudo npm test",
+        "sh -c 'npm test'",
+        "A=b npm test",
+        "env A=b npm test",
+        "xargs npm test",
+        "(npm test)",
+        "npm test <<< x",
+        "npm test |",
+    ] {
+        assert_eq!(command(gate(Mode::Default, rules), line).await, Fate::Asked, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_deny_rule_hits_any_command_behind_any_wrapper() {
+    for line in [
+        "rm x",
+        "/bin/rm x",
+        "\\rm x",
+        "cd /y && rm x",
+        "true | rm x",
+        "(rm x)",
+        "echo $(rm x)",
+        "sudo -u root rm x",
+        "env -i A=b rm x",
+        "env -S 'rm x'",
+        "nice -n 5 nohup setsid stdbuf -oL timeout -s KILL 5 rm x",
+        "find . -name y -execdir rm {} +",
+        "echo x | xargs -0 -n 1 rm",
+        "bash -lc 'cd y; rm x'",
+        "eval 'rm x'",
+        "watch -n 1 rm x",
+        "script -qc 'rm x' /dev/null",
+        "flock /tmp/l rm x",
+        "busybox rm x",
+        "command -p rm x",
+        "trap 'rm x' EXIT",
+        "coproc rm x",
+        "time -p rm x",
+        "strace -f -o out rm x",
+        "if x; then rm x; fi",
+        "rm $x",
+        "x=1 rm x",
+    ] {
+        let fate = command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await;
+        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+    }
+    for line in
+        ["rmdir x", "echo rm", "ls # rm x", "git rm x", "echo $x", "for i in *; do wc $i; done", "command -v rm"]
+    {
+        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, Fate::Passed, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn options_before_the_subcommand_do_not_hide_it() {
+    for line in [
+        "git push",
+        "git -C /x push origin",
+        "git -c a=b --no-pager push",
+        "git --git-dir=/x push",
+        "git --git-dir /x push",
+    ] {
+        let fate = command(gate(Mode::Open, &["-Bash(git push:*)"]), line).await;
+        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+    }
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "git pull").await, Fate::Passed);
+}
+
+#[tokio::test]
+async fn what_a_deny_rule_cannot_see_is_asked() {
+    for line in [
+        "$x y",
+        "eval $x",
+        "git $x",
+        "sh < f",
+        "alias a=b",
+        "PATH=. ls",
+        "echo x | sh",
+        "xargs git",
+        "ls |",
+        "test -v 'a[$(x)]'",
+    ] {
+        assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), line).await, Fate::Asked, "{line}");
+    }
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "echo $x").await, Fate::Passed);
+}
+
+#[tokio::test]
+async fn paths_are_matched_wherever_they_are_written() {
+    let edits = |path: &str| json!({"file_path": path, "old_string": "a", "new_string": "b"});
+    for path in ["src/a.rs", "/w/src/b/c.rs", "./src/../src/a.rs"] {
+        assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await, Fate::Passed, "{path}");
+    }
+    for path in ["a.rs", "src/../a.rs", "/x/src/a.rs", "srcs/a.rs"] {
+        assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &edit(), edits(path)).await, Fate::Asked, "{path}");
+    }
+    let denied = fate(gate(Mode::Open, &["-Edit(/w/src/**)"]), &edit(), edits("src/a.rs")).await;
+    assert_eq!(
+        denied,
+        Fate::Denied(
+            "Edit is denied by the rule Edit(/w/src/**); do it another way, or ask the user to change the rule".into()
+        )
+    );
+}
+
+#[tokio::test]
+async fn edit_speaks_for_all_that_change_files_and_read_for_all_that_look() {
+    let file = json!({"file_path": "src/a.rs", "content": "x"});
+    assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &write(), file.clone()).await, Fate::Passed);
+    assert_eq!(fate(gate(Mode::Default, &["+FileWrite"]), &write(), file.clone()).await, Fate::Passed, "by its alias");
+    assert_eq!(fate(gate(Mode::Default, &["+write"]), &write(), file).await, Fate::Passed);
+    let search = json!({"pattern": "x", "path": "secrets"});
+    assert!(matches!(fate(gate(Mode::Open, &["-Read"]), &grep(), json!({"pattern": "x"})).await, Fate::Denied(_)));
+    assert!(matches!(fate(gate(Mode::Open, &["-Read(secrets)"]), &grep(), search.clone()).await, Fate::Denied(_)));
+    assert_eq!(fate(gate(Mode::Open, &["-Edit(secrets)"]), &grep(), search).await, Fate::Passed);
+}
+
+#[tokio::test]
+async fn every_file_of_a_patch_counts() {
+    let patch = spec("apply_patch", Effects::READS | Effects::WRITES, &["patch"]);
+    let args = json!({"patch": "*** Begin Patch\n*** Update File: src/a.rs\n*** Move to: other/a.rs\n*** End Patch"});
+    assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &patch, args.clone()).await, Fate::Asked);
+    assert_eq!(
+        fate(gate(Mode::Default, &["+Edit(src/**)", "+Edit(other/**)"]), &patch, args.clone()).await,
+        Fate::Passed
+    );
+    assert!(matches!(fate(gate(Mode::Open, &["-Edit(other)"]), &patch, args).await, Fate::Denied(_)));
+}
+
+#[tokio::test]
+async fn a_domain_is_a_whole_name() {
+    let to = |url: &str| json!({ "url": url });
+    let rules = &["+WebFetch(domain:example.com)", "-WebFetch(domain:evil.com)"];
+    let cases = [
+        ("https://example.com/x", Fate::Passed),
+        ("https://sub.example.com/", Fate::Asked),
+        ("https://notexample.com/", Fate::Asked),
+        ("https://example.com@other.com/", Fate::Asked),
+        ("https://other.com\\@example.com/", Fate::Asked),
+    ];
+    for (url, wanted) in cases {
+        assert_eq!(fate(gate(Mode::Default, rules), &fetch(), to(url)).await, wanted, "{url}");
+    }
+    for url in ["https://evil.com", "https://a.EVIL.com./x", "https://example.com@evil.com"] {
+        assert!(matches!(fate(gate(Mode::Open, rules), &fetch(), to(url)).await, Fate::Denied(_)), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_tools_may_be_patterns() {
+    let tool = spec("mcp__files__read", Effects::READS | Effects::WRITES | Effects::NETWORK, &["x"]);
+    for (text, fits) in [
+        ("mcp__files__*", true),
+        ("mcp__files", true),
+        ("mcp__*", true),
+        ("mcp__file", false),
+        ("mcp__other__*", false),
+    ] {
+        let seen = fate(gate(Mode::Default, &[&format!("+{text}")]), &tool, json!({"x": "y"})).await;
+        assert_eq!(seen == Fate::Passed, fits, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_may_come_as_a_list_of_words() {
+    let run = |words: &[&str]| json!({ "command": words });
+    let rules = &["+Bash(npm test)", "-Bash(rm:*)"];
+    assert_eq!(fate(gate(Mode::Default, rules), &bash(), run(&["npm", "test"])).await, Fate::Passed);
+    assert!(matches!(fate(gate(Mode::Default, rules), &bash(), run(&["bash", "-lc", "rm x"])).await, Fate::Denied(_)));
+    assert_eq!(fate(gate(Mode::Default, rules), &bash(), run(&["npm", "$(rm x)"])).await, Fate::Asked);
+}
+
+#[tokio::test]
+async fn an_environment_beside_the_command_counts() {
+    let args = json!({"command": "ls", "env": {"LD_PRELOAD": "./e.so"}});
+    assert_eq!(fate(gate(Mode::Default, &["+Bash(ls:*)"]), &bash(), args).await, Fate::Asked);
+}
+
+#[test]
+fn a_deny_rule_on_paths_is_a_path_rule_too() {
+    let read = rule("Read(secrets/**)").path_rule().unwrap();
+    assert_eq!((read.glob.text(), read.denies), ("secrets/**".to_owned(), Access::Read));
+    assert_eq!(rule("Edit(*.lock)").path_rule().unwrap().denies, Access::Write);
+    assert!(rule("Bash(rm:*)").path_rule().is_none());
+    assert!(rule("Edit").path_rule().is_none());
+}
+
+#[tokio::test]
+async fn the_name_list_of_003_denies() {
+    let names = || crate::commands::NameList::new(vec!["npm".into()], vec!["curl".into()]).unwrap();
+    let open = || gate(Mode::Open, &[]).commands(names());
+    assert_eq!(command(open(), "npm test | head").await, Fate::Passed);
+    assert_eq!(
+        command(open(), "ls && sudo curl x").await,
+        Fate::Denied(
+            "blocked by security policy (CommandNotAllowed): the program `sudo` is not on the list of allowed programs"
+                .into()
+        )
+    );
+    let shell_exec = Spec { name: "shell_exec".into(), ..bash() };
+    assert!(matches!(fate(open(), &shell_exec, json!({"command": "curl x"})).await, Fate::Denied(_)));
+}

@@ -1,0 +1,170 @@
+//! The stage: tools, a call, and a clerk who answers as told.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use helve_contract::{
+    Call, Effects, Error, PathRules, Ports, Reading, Result, Root, SafePath, Session, Spec, Workspace, async_trait,
+    ports::{
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
+        Span, Stat, Written,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    gate::{Answer, Approver, Gate, Mode, Question, Rule},
+    policy::protected,
+};
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Passed,
+    Asked,
+    Denied(String),
+}
+
+/// Answers every question the same way and remembers it.
+pub(super) struct Clerk {
+    answer: Answer,
+    pub(super) heard: Mutex<Vec<Question>>,
+}
+
+impl Clerk {
+    pub(super) fn who_says(answer: Answer) -> Arc<Self> {
+        Arc::new(Self { answer, heard: Mutex::new(Vec::new()) })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.heard.lock().unwrap().len()
+    }
+
+    pub(super) fn last(&self) -> Question {
+        self.heard.lock().unwrap().last().cloned().expect("a question was put")
+    }
+}
+
+#[async_trait]
+impl Approver for Clerk {
+    async fn ask(&self, question: &Question, _: &Call) -> Answer {
+        self.heard.lock().unwrap().push(question.clone());
+        self.answer.clone()
+    }
+}
+
+pub(super) fn rule(text: &str) -> Rule {
+    Rule::parse(text).unwrap()
+}
+
+/// A gate with these rules: `+` allows, `?` asks, `-` denies.
+pub(super) fn gate(mode: Mode, rules: &[&str]) -> Gate {
+    rules.iter().fold(Gate::new(mode), |gate, text| match text.split_at(1) {
+        ("+", text) => gate.allow(rule(text)),
+        ("?", text) => gate.ask(rule(text)),
+        ("-", text) => gate.deny(rule(text)),
+        _ => panic!("{text} has no sign"),
+    })
+}
+
+pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
+    let properties: serde_json::Map<_, _> =
+        fields.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+    Spec {
+        name: name.to_owned(),
+        aliases: Vec::new(),
+        description: String::new(),
+        schema: json!({"type": "object", "properties": properties}),
+        output: None,
+        effects,
+        tier: None,
+        timeout: Duration::from_secs(1),
+    }
+}
+
+pub(super) fn bash() -> Spec {
+    spec("Bash", Effects::READS | Effects::WRITES | Effects::EXECUTES, &["command"])
+}
+
+pub(super) fn write() -> Spec {
+    Spec {
+        aliases: vec!["FileWrite".into()],
+        ..spec("Write", Effects::READS | Effects::WRITES, &["file_path", "content"])
+    }
+}
+
+pub(super) fn edit() -> Spec {
+    spec("Edit", Effects::READS | Effects::WRITES, &["file_path", "old_string", "new_string"])
+}
+
+pub(super) fn grep() -> Spec {
+    spec("Grep", Effects::READS, &["pattern", "path"])
+}
+
+pub(super) fn fetch() -> Spec {
+    spec("WebFetch", Effects::NETWORK, &["url"])
+}
+
+/// Whether a call passes, is asked, or is denied outright.
+pub(super) async fn fate(gate: Gate, spec: &Spec, args: Value) -> Fate {
+    let clerk = Clerk::who_says(Answer::Deny("asked".into()));
+    let gate = gate.approver(clerk.clone());
+    match gate.pass(spec, &args, &call()).await {
+        Ok(()) => Fate::Passed,
+        Err(Error::Denied(_)) if clerk.count() > 0 => Fate::Asked,
+        Err(error) => Fate::Denied(error.to_string()),
+    }
+}
+
+/// The same for a command line.
+pub(super) async fn command(gate: Gate, line: &str) -> Fate {
+    fate(gate, &bash(), json!({ "command": line })).await
+}
+
+pub(super) fn call() -> Call {
+    let workspace = Workspace::new([Root::writable("/w")], PathRules::new(protected()), Reading::Relative);
+    let ports = Ports { host: Arc::new(Nowhere), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    Call::new("call-1", Arc::new(Session::new("session-1", workspace, ports)))
+}
+
+struct Nowhere;
+
+fn nothing<T>() -> Result<T> {
+    Err(Error::failed("nothing is here"))
+}
+
+#[async_trait]
+impl Host for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+    async fn stat(&self, _: &SafePath) -> Result<Stat> {
+        nothing()
+    }
+    async fn read(&self, _: &SafePath, _: Span) -> Result<Chunk> {
+        nothing()
+    }
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
+        nothing()
+    }
+    async fn change(&self, _: Vec<Change>) -> Result<()> {
+        nothing()
+    }
+    async fn remove(&self, _: &SafePath) -> Result<Kind> {
+        nothing()
+    }
+    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
+        nothing()
+    }
+    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
+        nothing()
+    }
+    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
+        nothing()
+    }
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        nothing()
+    }
+}

@@ -1,0 +1,174 @@
+//! A dialect with three tools, a session that reaches nothing, and an ear for events.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use helve_contract::{
+    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Result, SafePath, Session, Spec, Workspace,
+    async_trait,
+    ports::{
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
+        Span, Stat, Written,
+    },
+};
+use helve_engine::{Builder, Dialect, Engine, Events, Limit, Limits, Mode, Role, Words};
+use serde_json::{Value, json};
+
+/// What the events said, in order.
+#[derive(Clone, Default)]
+pub struct Ear(Arc<Mutex<Vec<Value>>>);
+
+impl Ear {
+    pub fn events(&self) -> Events {
+        let heard = self.0.clone();
+        Events::callback("run-1", Arc::new(move |event: &Value| heard.lock().unwrap().push(event.clone())))
+    }
+
+    pub fn heard(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// `Say` looks only, `Put` changes things, `Run` executes.
+pub fn dialect() -> Dialect {
+    Dialect {
+        name: "tiny",
+        about: "three tools",
+        tools: vec![say(), put(), run()],
+        roles: &[Role { name: "quiet", tools: &["Say"] }, Role { name: "all", tools: &["*"] }],
+        default_role: None,
+        reading: Reading::Relative,
+        limits: Limits {
+            general: Limit { bytes: 2000, lines: 5 },
+            by_tool: &[("Put", Limit { bytes: 400, lines: 5 })],
+        },
+        words: Words {
+            error: |tool, error| match error {
+                Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
+                error => Reply::failed(format!("{tool}: {error}")),
+            },
+            notice: |notice| format!("[{} of {} lines]", notice.kept.1, notice.cut.lines),
+            cancelled: "Cancelled",
+        },
+        mode: Mode::Open,
+    }
+}
+
+fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
+    Spec {
+        name: name.into(),
+        aliases: Vec::new(),
+        description: String::new(),
+        schema,
+        output: None,
+        effects,
+        tier: None,
+        timeout: Duration::from_secs(60),
+    }
+}
+
+fn say() -> Entry {
+    let schema = json!({
+        "type": "object",
+        "properties": { "text": { "type": "string" }, "times": { "type": "integer", "minimum": 1 } },
+        "required": ["text"]
+    });
+    Entry::dynamic(spec("Say", Effects::READS, schema), |args, call| {
+        async move {
+            let text = args["text"].as_str().unwrap_or_default();
+            match text {
+                "panic" => panic!("at the disco"),
+                "break" => Err(Error::Internal(anyhow::anyhow!("the disk /dev/sda is on fire"))),
+                "fail" => Err(Error::failed("it did not work; try another word")),
+                "wait" => std::future::pending().await,
+                "give up" => {
+                    call.cancel.cancel();
+                    std::future::pending().await
+                }
+                text => Ok(Reply::from(vec![text; args["times"].as_u64().unwrap_or(1) as usize].join("\n"))),
+            }
+        }
+        .boxed()
+    })
+    .also(&["Speak"])
+}
+
+fn put() -> Entry {
+    let schema = json!({
+        "type": "object",
+        "properties": { "file_path": { "type": "string" }, "content": { "type": "string" } },
+        "required": ["file_path", "content"]
+    });
+    Entry::dynamic(spec("Put", Effects::READS | Effects::WRITES, schema), |args, _| {
+        async move { Ok(Reply::json(args)) }.boxed()
+    })
+}
+
+fn run() -> Entry {
+    let schema =
+        json!({ "type": "object", "properties": { "command": { "type": "string" } }, "required": ["command"] });
+    Entry::dynamic(spec("Run", Effects::EXECUTES, schema), |args, _| {
+        async move {
+            Ok(Reply { keep: Keep::Tail, exit: Some(0), ..Reply::from(args["command"].as_str().unwrap_or_default()) })
+        }
+        .boxed()
+    })
+}
+
+pub fn builder() -> Builder {
+    Engine::builder(dialect())
+}
+
+pub fn engine() -> Engine {
+    builder().build().unwrap()
+}
+
+pub fn call() -> Call {
+    let ports = Ports { host: Arc::new(Nowhere), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    Call::new("call-1", Arc::new(Session::new("s", workspace, ports)))
+}
+
+/// A host without files or programs.
+struct Nowhere;
+
+fn nothing<T>() -> Result<T> {
+    Err(Error::failed("there is nothing here"))
+}
+
+#[async_trait]
+impl Host for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+    async fn stat(&self, _: &SafePath) -> Result<Stat> {
+        nothing()
+    }
+    async fn read(&self, _: &SafePath, _: Span) -> Result<Chunk> {
+        nothing()
+    }
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
+        nothing()
+    }
+    async fn change(&self, _: Vec<Change>) -> Result<()> {
+        nothing()
+    }
+    async fn remove(&self, _: &SafePath) -> Result<Kind> {
+        nothing()
+    }
+    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
+        nothing()
+    }
+    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
+        nothing()
+    }
+    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
+        nothing()
+    }
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        nothing()
+    }
+}

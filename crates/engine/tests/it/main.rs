@@ -1,0 +1,7 @@
+//! A tiny dialect through the whole pipeline.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod house;
+mod names;
+mod pipeline;
+mod record;

@@ -1,0 +1,105 @@
+//! Which tools there are, and what a name leads to.
+
+use helve_contract::{Effects, Entry, Reply};
+use helve_engine::BuildError;
+use serde_json::{Value, json};
+
+use crate::house::{builder, call, dialect, engine};
+
+async fn said(name: &str) -> String {
+    engine().run(name, json!({ "text": "hi", "command": "hi" }), call()).await.text
+}
+
+#[tokio::test]
+async fn a_name_may_be_spelt_loosely() {
+    for name in ["Say", "Speak", "say", "SAY", "functions.Say", " Say "] {
+        assert_eq!(said(name).await, "hi", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_name_says_where_to_go() {
+    let seen =
+        [said("Sayy").await, said("execute_shell").await, said("bash").await, said("frobnicate").await, said("").await];
+    assert_eq!(
+        seen,
+        [
+            "Tool not found: Sayy. Did you mean `Say`?",
+            "Tool not found: execute_shell. To run commands here, use `Run`.",
+            "Tool not found: bash. To run commands here, use `Run`.",
+            "Tool not found: frobnicate. The tools are Say, Put, Run.",
+            "Tool not found: (no name). The tools are Say, Put, Run.",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_is_turned_off_is_told_apart() {
+    let engine = builder().role("quiet").build().unwrap();
+    let reply = engine.run("Put", json!({}), call()).await;
+    assert_eq!(reply.text, "Tool not found: Put. It is turned off in this session. The tools are Say.");
+    assert!(reply.is_error);
+}
+
+#[test]
+fn roles_and_lists_choose_the_tools() {
+    let names = |builder: helve_engine::Builder| -> Vec<String> {
+        builder.build().unwrap().specs().map(|spec| spec.name.clone()).collect()
+    };
+    let text = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(builder()), ["Say", "Put", "Run"]);
+    assert_eq!(names(builder().role("all").without(text(&["p*"]))), ["Say", "Run"]);
+    assert_eq!(names(builder().only(text(&["Speak", "Run"]))), ["Say", "Run"]);
+    assert_eq!(names(builder().only(text(&["Say"])).without(text(&["Speak"]))), [""; 0]);
+}
+
+fn extra(name: &str, schema: Value) -> Entry {
+    let run = |_, _| Box::pin(async { Ok(Reply::from("mine")) }) as futures::future::BoxFuture<'static, _>;
+    dialect().tools[0].clone().with(|_| ()).spec.as_ref().clone().pipe(|mut spec| {
+        spec.name = name.into();
+        spec.aliases.clear();
+        spec.effects = Effects::NONE;
+        spec.schema = schema;
+        Entry::dynamic(spec, run)
+    })
+}
+
+trait Pipe: Sized {
+    fn pipe<T>(self, into: impl FnOnce(Self) -> T) -> T {
+        into(self)
+    }
+}
+impl<T> Pipe for T {}
+
+#[test]
+fn what_is_wrong_is_told_at_build() {
+    let seen = [
+        builder().role("loud").build(),
+        builder().tool(extra("Say", json!({}))).build(),
+        builder().tool(extra("no-dash", json!({}))).build(),
+        builder().tool(extra("New", json!({ "properties": { "a": { "type": "strin" } } }))).build(),
+        builder().replace(extra("New", json!({}))).build(),
+    ]
+    .map(|built| built.err().unwrap());
+    let [role, twice, name, BuildError::BadSchema { tool, .. }, replaced] = &seen else { panic!("{seen:?}") };
+    assert_eq!(
+        [role.to_string(), twice.to_string(), name.to_string(), tool.clone(), replaced.to_string()],
+        [
+            "the dialect tiny has no role `loud`; it has quiet, all",
+            "there are two tools called `Say`; rename one, or ask for it to be replaced",
+            "`no-dash` cannot be a tool's name: 1 to 64 letters, digits and underscores are allowed",
+            "New",
+            "there is no tool `New` to replace",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_tool_of_your_own_joins_or_replaces() {
+    let engine =
+        builder().role("quiet").tool(extra("Mine", json!(null))).replace(extra("Say", json!({}))).build().unwrap();
+    let names: Vec<&str> = engine.specs().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["Say", "Mine"]);
+    assert_eq!(engine.run("Say", "", call()).await.text, "mine");
+    assert_eq!(engine.run("Mine", r#"{"anything": 1}"#, call()).await.text, "mine");
+}

@@ -1,0 +1,415 @@
+//! The local host's files: links, special files, names and modes.
+
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _},
+    },
+    path::Path,
+};
+
+use helve_contract::{
+    Access, Error, FileFault, PathRules, Reading, Root, Workspace,
+    ports::{Change, Command, Expect, Find, Grep, Host as _, Kind, Network, Noise, Order, Output, Span},
+};
+use helve_hosts::Local;
+
+use crate::folder::{Folder, fault, now};
+
+mod contract {
+    use helve_hosts::Local;
+
+    use crate::folder::Folder;
+
+    crate::suite::stories!(Local::new(), Folder::new());
+}
+
+async fn read(folder: &Folder, path: &str) -> Result<String, Error> {
+    let chunk = Local::new().read(&folder.path(path), Span::first(1000)).await?;
+    Ok(String::from_utf8_lossy(&chunk.bytes).into_owned())
+}
+
+async fn write(folder: &Folder, path: &str, text: &str) -> Result<(), Error> {
+    Local::new().write(&folder.to_write(path), text.as_bytes(), Expect::Anything).await.map(|_| ())
+}
+
+#[tokio::test]
+async fn a_link_out_is_not_followed() {
+    let folder = Folder::new();
+    folder.link("file", folder.outside().join("secret"));
+    folder.link("relative", "../outside/secret");
+    folder.link("dir", folder.outside());
+    folder.link("up", "..");
+    folder.link("twice", "dir/secret");
+    for path in ["file", "relative", "dir/secret", "up/outside/secret", "twice"] {
+        assert_eq!(fault(read(&folder, path).await), FileFault::Outside, "{path}");
+        assert_eq!(fault(write(&folder, path, "pwned").await), FileFault::Outside, "{path}");
+    }
+    for path in ["dir/new", "dir/new/deep", "up/outside/new"] {
+        assert_eq!(fault(write(&folder, path, "pwned").await), FileFault::Outside, "{path}");
+        assert_eq!(fault(Local::new().remove(&folder.to_write(path)).await), FileFault::Outside, "{path}");
+    }
+    assert_eq!(fault(Local::new().list(&folder.path("dir")).await), FileFault::Outside);
+    assert_eq!(fs::read_dir(folder.outside()).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(folder.outside().join("secret")).unwrap(), "top secret\n");
+}
+
+#[tokio::test]
+async fn a_link_inside_is_followed_and_kept() {
+    let folder = Folder::new();
+    folder.put("real/file.txt", "old");
+    folder.link("link", "real/file.txt");
+    folder.link("absolute", folder.root().join("real/file.txt"));
+    folder.link("dir", folder.root().join("real"));
+    folder.link("real/back", "../dir/file.txt");
+    for path in ["link", "absolute", "dir/file.txt", "real/back", "dir/back"] {
+        write(&folder, path, path).await.unwrap();
+        assert_eq!(folder.text("real/file.txt"), path);
+        assert_eq!(read(&folder, path).await.unwrap(), path);
+    }
+    assert!(fs::symlink_metadata(folder.root().join("link")).unwrap().is_symlink());
+    assert_eq!(folder.names("real"), ["back", "file.txt"]);
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_creates_its_target() {
+    let folder = Folder::new();
+    folder.link("link", "made/by/link.txt");
+    write(&folder, "link", "text").await.unwrap();
+    assert_eq!(folder.text("made/by/link.txt"), "text");
+    assert!(fs::symlink_metadata(folder.root().join("link")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn links_in_a_circle_are_told() {
+    let folder = Folder::new();
+    folder.link("a", "b");
+    folder.link("b", "a");
+    assert_eq!(fault(read(&folder, "a").await), FileFault::LinkLoop);
+    assert_eq!(fault(write(&folder, "a", "").await), FileFault::LinkLoop);
+    assert_eq!(Local::new().remove(&folder.to_write("a")).await.unwrap(), Kind::Link);
+}
+
+#[tokio::test]
+async fn a_link_does_not_open_what_is_protected() {
+    let folder = Folder::with_rule(".git/config", Access::Write);
+    folder.put(".git/config", "[core]");
+    folder.link("innocent", ".git/config");
+    folder.link("g", ".git");
+    assert_eq!(read(&folder, "innocent").await.unwrap(), "[core]");
+    for path in ["innocent", "g/config"] {
+        let error = write(&folder, path, "[evil]").await.unwrap_err();
+        assert_eq!(error.to_string(), ".git/config: is protected");
+    }
+    let error = Local::new().remove(&folder.to_write("g/config")).await.unwrap_err();
+    assert_eq!(error.to_string(), ".git/config: is protected");
+    assert_eq!(folder.text(".git/config"), "[core]");
+}
+
+#[tokio::test]
+async fn a_link_does_not_open_what_may_not_be_read() {
+    let folder = Folder::with_rule("*.pem", Access::Read);
+    folder.put("key.pem", "private key");
+    folder.put("dir/other.pem", "private key");
+    folder.put("plain.txt", "private key");
+    folder.link("innocent", "key.pem");
+    assert_eq!(read(&folder, "innocent").await.unwrap_err().to_string(), "key.pem: is protected");
+    let matches = Local::new().grep(&folder.path("."), &grep("private")).await.unwrap();
+    let files: Vec<_> = matches.files.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!((files, matches.total_files), (vec![Path::new("plain.txt")], 1));
+    let found = Local::new().find(&folder.path("."), &find("**/*")).await.unwrap();
+    assert_eq!(found.total, 1);
+}
+
+#[tokio::test]
+async fn a_folder_with_something_protected_in_it_stays_whole() {
+    let folder = Folder::with_rule("**/keep.txt", Access::Write);
+    folder.put("a/b/keep.txt", "");
+    folder.put("a/first", "");
+    let error = Local::new().remove(&folder.to_write("a")).await.unwrap_err();
+    assert_eq!(error.to_string(), "a/b/keep.txt: is protected");
+    assert_eq!(folder.names("a"), ["b", "first"]);
+}
+
+#[tokio::test]
+async fn removing_a_folder_does_not_follow_links() {
+    let folder = Folder::new();
+    folder.put("a/b/c", "");
+    folder.link("a/out", folder.outside());
+    folder.link("a/b/up", "../..");
+    assert_eq!(Local::new().remove(&folder.to_write("a")).await.unwrap(), Kind::Folder);
+    assert!(folder.names(".").is_empty());
+    assert!(folder.outside().join("secret").exists());
+}
+
+#[tokio::test]
+async fn removing_a_link_leaves_its_target() {
+    let folder = Folder::new();
+    folder.put("target", "");
+    folder.link("link", "target");
+    assert_eq!(Local::new().remove(&folder.to_write("link")).await.unwrap(), Kind::Link);
+    assert_eq!(folder.names("."), ["target"]);
+}
+
+#[tokio::test]
+async fn pipes_devices_and_sockets_are_refused_at_once() {
+    let folder = Folder::new();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.root().join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(folder.root().join("socket")).unwrap();
+    for path in ["fifo", "socket"] {
+        assert_eq!(fault(read(&folder, path).await), FileFault::NotRegular, "{path}");
+        assert_eq!(fault(write(&folder, path, "x").await), FileFault::NotRegular, "{path}");
+        let grep = Local::new().grep(&folder.path(path), &grep("x")).await;
+        assert_eq!(fault(grep), FileFault::NotRegular, "{path}");
+        assert_eq!(Local::new().stat(&folder.path(path)).await.unwrap().kind, Kind::Other);
+    }
+    assert_eq!(Local::new().grep(&folder.path("."), &grep("x")).await.unwrap().total, 0);
+
+    let devices = Workspace::new([Root::readable("/dev")], PathRules::default(), Reading::Relative);
+    for path in ["zero", "null"] {
+        let path = devices.check(Path::new(path), Access::Read, None).unwrap();
+        assert_eq!(fault(Local::new().read(&path, Span::first(10)).await), FileFault::NotRegular);
+    }
+}
+
+#[tokio::test]
+async fn the_magic_links_of_proc_lead_nowhere() {
+    let root = format!("/proc/{}", std::process::id());
+    let process = Workspace::new([Root::readable(root)], PathRules::default(), Reading::Relative);
+    for path in ["root/etc/passwd", "cwd/Cargo.toml", "exe"] {
+        let path = process.check(Path::new(path), Access::Read, None).unwrap();
+        assert_eq!(fault(Local::new().read(&path, Span::first(10)).await), FileFault::Outside);
+    }
+    // A file there says that it is empty, and is not.
+    let status = process.check(Path::new("status"), Access::Read, None).unwrap();
+    let chunk = Local::new().read(&status, Span::first(5)).await.unwrap();
+    assert_eq!(chunk.bytes, b"Name:");
+    assert!(Local::new().read(&status, Span::first(100_000)).await.unwrap().bytes.len() > 200);
+}
+
+#[tokio::test]
+async fn the_other_name_of_a_file_keeps_the_old_text() {
+    let folder = Folder::new();
+    fs::hard_link(folder.outside().join("secret"), folder.root().join("x")).unwrap();
+    write(&folder, "x", "mine").await.unwrap();
+    assert_eq!(folder.text("x"), "mine");
+    assert_eq!(fs::read_to_string(folder.outside().join("secret")).unwrap(), "top secret\n");
+}
+
+#[tokio::test]
+async fn mode_and_attributes_stay() {
+    let folder = Folder::new();
+    folder.put("run.sh", "#!/bin/sh\n");
+    let path = folder.root().join("run.sh");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
+    // A disk without attributes of the user has none to lose.
+    let marked = rustix::fs::setxattr(&path, "user.helve", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
+    let before = fs::metadata(&path).unwrap();
+    write(&folder, "run.sh", "#!/bin/bash\n").await.unwrap();
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+    assert_ne!(after.ino(), before.ino());
+    if marked {
+        let mut value = [0; 10];
+        let len = rustix::fs::getxattr(&path, "user.helve", &mut value[..]).unwrap();
+        assert_eq!(&value[..len], b"kept");
+    }
+}
+
+#[tokio::test]
+async fn a_move_takes_the_mode_along() {
+    let folder = Folder::new();
+    folder.put("a.sh", "x");
+    fs::set_permissions(folder.root().join("a.sh"), fs::Permissions::from_mode(0o700)).unwrap();
+    let to = Change::Write {
+        path: folder.to_write("b.sh"),
+        bytes: b"x".to_vec(),
+        expect: Expect::Absent,
+        like: Some(folder.path("a.sh")),
+    };
+    let from = Change::Remove { path: folder.to_write("a.sh"), expect: Expect::Anything };
+    Local::new().change(vec![to, from]).await.unwrap();
+    assert_eq!(folder.names("."), ["b.sh"]);
+    assert_eq!(fs::metadata(folder.root().join("b.sh")).unwrap().mode() & 0o7777, 0o700);
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_not_replaced() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: root may write everything");
+        return;
+    }
+    let folder = Folder::new();
+    folder.put("locked", "old");
+    fs::set_permissions(folder.root().join("locked"), fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(fault(write(&folder, "locked", "new").await), FileFault::NoPermission);
+    fs::set_permissions(folder.root().join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(fault(read(&folder, "locked").await), FileFault::NoPermission);
+}
+
+#[tokio::test]
+async fn names_that_hide_something_are_spelt_out() {
+    let folder = Folder::new();
+    for name in [&b"a\nb"[..], b"\x1b[2Jx", b"-rf", b"\xff\xfe", "a\u{202e}b".as_bytes()] {
+        fs::write(folder.root().join(std::ffi::OsStr::from_bytes(name)), "x").unwrap();
+    }
+    let items = Local::new().list(&folder.path(".")).await.unwrap();
+    let names: Vec<_> = items.iter().map(|item| item.name.as_str()).collect();
+    assert_eq!(names, ["\\x1b[2Jx", "-rf", "a\\x0ab", "a\\u{202e}b", "\\xff\\xfe"]);
+}
+
+#[tokio::test]
+async fn a_listing_shows_where_links_point() {
+    let folder = Folder::new();
+    folder.link("out", "../outside");
+    let items = Local::new().list(&folder.path(".")).await.unwrap();
+    assert_eq!((items[0].kind, items[0].target.as_deref()), (Kind::Link, Some("../outside")));
+}
+
+#[tokio::test]
+async fn a_name_that_is_too_long_is_told() {
+    let folder = Folder::new();
+    let error = write(&folder, &"x".repeat(300), "").await.unwrap_err().to_string();
+    assert!(error.ends_with("the name is too long for this disk (most take 255 bytes); use a shorter one"), "{error}");
+    assert!(folder.names(".").is_empty());
+}
+
+#[tokio::test]
+async fn a_huge_file_is_read_where_it_is_asked_for() {
+    let folder = Folder::new();
+    folder.put("sparse", "");
+    let file = fs::OpenOptions::new().write(true).open(folder.root().join("sparse")).unwrap();
+    file.set_len(10 << 30).unwrap();
+    let chunk = Local::new().read(&folder.path("sparse"), Span { start: (10 << 30) - 3, len: u64::MAX }).await.unwrap();
+    assert_eq!((chunk.bytes.as_slice(), chunk.size), (&[0, 0, 0][..], 10 << 30));
+    assert_eq!(Local::new().grep(&folder.path("."), &grep("x")).await.unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_root_that_was_made_anew_is_found() {
+    let folder = Folder::new();
+    let host = Local::new();
+    folder.put("a", "old");
+    host.read(&folder.path("a"), Span::first(10)).await.unwrap();
+    fs::remove_dir_all(folder.root()).unwrap();
+    folder.put("a", "new");
+    assert_eq!(host.read(&folder.path("a"), Span::first(10)).await.unwrap().bytes, b"new");
+}
+
+#[tokio::test]
+async fn a_root_that_became_a_link_is_refused() {
+    let folder = Folder::new();
+    fs::remove_dir(folder.root()).unwrap();
+    std::os::unix::fs::symlink(folder.outside(), folder.root()).unwrap();
+    assert_eq!(fault(read(&folder, "secret").await), FileFault::LinkLoop);
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_is_swept_away() {
+    let folder = Folder::new();
+    folder.put(".helve-0123456789abcdef.tmp", "fresh");
+    write(&folder, "a", "x").await.unwrap();
+    // It may still be in use: only old ones go, and none is listed.
+    assert_eq!(folder.names("."), [".helve-0123456789abcdef.tmp", "a"]);
+    let items = Local::new().list(&folder.path(".")).await.unwrap();
+    assert_eq!(items.len(), 1);
+}
+
+#[tokio::test]
+async fn finds_the_newest_first() {
+    let folder = Folder::new();
+    for (name, second) in [("old", 100), ("new", 300), ("middle", 200)] {
+        folder.put(name, "");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+        fs::File::options().write(true).open(folder.root().join(name)).unwrap().set_modified(time).unwrap();
+    }
+    let newest = Find { order: Order::Newest, limit: 2, ..find("*") };
+    let found = Local::new().find(&folder.path("."), &newest).await.unwrap();
+    let names: Vec<_> = found.files.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!((names, found.total), (vec![Path::new("new"), Path::new("middle")], 3));
+}
+
+#[tokio::test]
+async fn finds_from_a_folder_reached_by_a_link() {
+    let folder = Folder::new();
+    folder.put("real/sub/a.rs", "needle\n");
+    folder.link("link", "real");
+    folder.link("out", folder.outside());
+    let found = Local::new().find(&folder.path("link"), &find("**/*.rs")).await.unwrap();
+    assert_eq!(found.files[0].path, Path::new("real/sub/a.rs"));
+    let matches = Local::new().grep(&folder.path("link/sub"), &grep("needle")).await.unwrap();
+    assert_eq!(matches.files[0].path, Path::new("real/sub/a.rs"));
+    assert_eq!(fault(Local::new().find(&folder.path("out"), &find("*")).await), FileFault::Outside);
+    assert_eq!(fault(Local::new().grep(&folder.path("out"), &grep("secret")).await), FileFault::Outside);
+    assert_eq!(Local::new().grep(&folder.path("."), &grep("secret")).await.unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_search_without_time_says_that_it_is_partial() {
+    let folder = Folder::new();
+    folder.put("a", "needle\n");
+    let host = Local::new().patience(std::time::Duration::ZERO);
+    assert!(host.grep(&folder.path("."), &grep("needle")).await.unwrap().partial);
+    assert!(host.find(&folder.path("."), &find("*")).await.unwrap().partial);
+}
+
+#[tokio::test]
+async fn commands_are_off_unless_somebody_starts_them() {
+    let folder = Folder::new();
+    let command = Command {
+        script: Some("true".into()),
+        argv: vec![],
+        dir: folder.path("."),
+        roots: vec![folder.path(".")],
+        env: vec![],
+        input: helve_contract::ports::Input::Closed,
+        network: Network::Off,
+        terminal: None,
+    };
+    let Err(error) = Local::new().spawn(&command).await else { panic!("it started") };
+    assert_eq!(error.to_string(), "commands are turned off on this host; use the file tools instead");
+}
+
+#[test]
+fn works_without_a_runtime() {
+    let folder = Folder::new();
+    let written = now(write(&folder, "a", "text"));
+    assert!(written.is_ok() && folder.text("a") == "text");
+}
+
+fn find(pattern: &str) -> Find {
+    Find {
+        pattern: Some(pattern.into()),
+        whole_path: true,
+        kind: None,
+        noise: Noise { ignored: false, hidden: false },
+        order: Order::Path,
+        limit: 100,
+    }
+}
+
+fn grep(pattern: &str) -> Grep {
+    Grep {
+        pattern: pattern.into(),
+        literal: false,
+        ignore_case: false,
+        multiline: false,
+        globs: vec![],
+        file_type: None,
+        noise: Noise { ignored: false, hidden: false },
+        context: (0, 0),
+        output: Output::Lines,
+        only_matching: false,
+        limit: None,
+        offset: 0,
+        max_bytes: 1 << 20,
+    }
+}
