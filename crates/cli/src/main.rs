@@ -3,6 +3,7 @@
 mod commands;
 mod config;
 mod fault;
+mod plugins;
 mod print;
 mod setup;
 mod shell;
@@ -39,6 +40,8 @@ enum Command {
     Doctor(commands::doctor::Args),
     Config(commands::config::Args),
     Docs(commands::docs::Args),
+    HostExec(commands::far::Exec),
+    HostServe(commands::far::Serve),
     /// Print the version.
     #[command(after_help = "Example:\n  helve version")]
     Version,
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),
         Command::Docs(args) => args.run(),
+        Command::HostExec(args) => args.run(),
+        Command::HostServe(args) => args.run(),
         Command::Version => {
             say!("helve {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)

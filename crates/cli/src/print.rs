@@ -20,14 +20,14 @@ macro_rules! remark {
 }
 
 /// Writes a line to standard output.
-pub fn line(text: fmt::Arguments<'_>) {
+pub(crate) fn line(text: fmt::Arguments<'_>) {
     let mut whole = text.to_string();
     whole.push('\n');
     bytes(whole.as_bytes());
 }
 
 /// Writes bytes to standard output, and sends them off.
-pub fn bytes(bytes: &[u8]) {
+pub(crate) fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
         match error.kind() {
@@ -41,14 +41,14 @@ pub fn bytes(bytes: &[u8]) {
 }
 
 /// Writes a line to standard error.
-pub fn aside(text: fmt::Arguments<'_>) {
+pub(crate) fn aside(text: fmt::Arguments<'_>) {
     let mut whole = harmless(&text.to_string()).into_owned();
     whole.push('\n');
     _ = io::stderr().lock().write_all(whole.as_bytes());
 }
 
 /// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
-pub fn from_tool(text: &str) {
+pub(crate) fn from_tool(text: &str) {
     let shown = if io::stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
     bytes(shown.as_bytes());
     if !shown.is_empty() && !shown.ends_with('\n') {
@@ -58,7 +58,7 @@ pub fn from_tool(text: &str) {
 
 /// The text with everything made visible that a terminal would obey and a reader would not see: escape sequences,
 /// control characters, changes of direction, invisible tags.
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_sneaky) {
         return Cow::Borrowed(text);
     }
@@ -88,7 +88,7 @@ fn is_sneaky(it: char) -> bool {
 
 /// How a word stands out, where standing out is possible.
 #[derive(Clone, Copy)]
-pub enum Ink {
+pub(crate) enum Ink {
     /// A heading.
     Bold,
     /// Of less weight.
@@ -102,7 +102,7 @@ pub enum Ink {
 }
 
 /// The text in an ink, on a terminal that wants colours.
-pub fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
+pub(crate) fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
     if !wants_colour() {
         return Cow::Borrowed(text);
     }
@@ -122,7 +122,7 @@ fn wants_colour() -> bool {
 }
 
 /// The first sentence of a text, on one line.
-pub fn first_sentence(text: &str) -> String {
+pub(crate) fn first_sentence(text: &str) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match flat.find(". ") {
         Some(end) => flat.split_at(end + 1).0.to_owned(),

@@ -8,26 +8,34 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
-    ports::{NoDocuments, NoTasks},
+    Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
+    Workspace,
+    ports::{NoDocuments, NoTasks, State},
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
-use tokio::runtime::{self, Runtime};
+use tokio::{
+    runtime::{self, Runtime},
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     config::{Origin, Settings},
     fault::Fault,
-    remark,
+    plugins, remark,
     shell::{self, Folders},
     state,
 };
 
+/// The run of everything that is called by hand.
+const HAND: &str = "cli";
+/// The file in a run's folder that records its calls.
+const RECORD: &str = "events.ndjson";
 /// A record of calls that is larger than this is put aside when a run begins.
 const LARGEST_RECORD: u64 = 64 << 20;
 
 /// Whose consent the calls have.
 #[derive(Clone)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// The user's, who made the call.
     Call,
     /// Nobody's: a model makes the calls, and this one asks whom it concerns.
@@ -35,57 +43,123 @@ pub enum Purpose {
 }
 
 /// Everything that a call needs.
-pub struct Place {
+pub(crate) struct Place {
     /// The door.
-    pub engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     /// Who calls.
-    pub session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     /// Folders that go with the session.
     _leftovers: Leftovers,
 }
 
-/// Folders that are removed when the session ends.
-struct Leftovers(Vec<PathBuf>);
+/// What is cleared away when the session ends.
+struct Leftovers {
+    state: PathBuf,
+    run: String,
+    /// How long outputs are kept.
+    keep: Duration,
+}
+
+/// How long the records of servers are kept.
+const RECORDS: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        for folder in &self.0 {
-            _ = fs::remove_dir_all(folder);
+        let [tmp, spill, runs] = ["tmp", "spill", "runs"].map(|it| self.state.join(it));
+        // What is called by hand shares one folder, which stays.
+        if self.run != HAND {
+            _ = fs::remove_dir_all(tmp.join(&self.run));
+            _ = fs::remove_dir(spill.join(&self.run));
+            let record = runs.join(&self.run).join(RECORD);
+            if record.metadata().is_ok_and(|it| it.len() == 0) && fs::remove_file(record).is_ok() {
+                _ = fs::remove_dir(runs.join(&self.run));
+            }
+        }
+        // A day more than promised, for sessions that are still running.
+        sweep(&spill, self.keep + Duration::from_secs(24 * 3600));
+        sweep(&runs, RECORDS);
+    }
+}
+
+/// Removes the folders of sessions in which nothing has changed for so long.
+fn sweep(folder: &Path, age: Duration) {
+    for session in fs::read_dir(folder).into_iter().flatten().flatten().take(1000).map(|it| it.path()) {
+        let files = fs::read_dir(&session).into_iter().flatten().flatten().map(|it| it.path());
+        if !session.ends_with(HAND) && files.chain([session.clone()]).all(|path| is_older(&path, age)) {
+            _ = fs::remove_dir_all(session);
         }
     }
 }
 
+fn is_older(path: &Path, age: Duration) -> bool {
+    let changed = path.symlink_metadata().and_then(|it| it.modified()).ok();
+    changed.and_then(|it| it.elapsed().ok()).is_some_and(|it| it > age)
+}
+
 /// What this program is when another part of it started it: a stage of the sandbox, or a parser.
-pub fn stages() {
+pub(crate) fn stages() {
     helve_hosts::inner_stage();
     helve_web::child_stage();
 }
 
-/// A runtime on this thread. Made when the first call comes, because most commands need none.
-pub fn runtime() -> io::Result<Runtime> {
+/// A runtime on this thread. Most commands need none.
+pub(crate) fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Does the work until it is done; the first interrupt cancels it, the second one ends the program.
-pub async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
+pub(crate) async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
     tokio::pin!(work);
     tokio::select! {
         reply = &mut work => return reply,
-        heard = tokio::signal::ctrl_c() => if heard.is_ok() { cancel.cancel() },
+        () = asked_to_stop() => cancel.cancel(),
     }
     tokio::select! {
         reply = &mut work => reply,
-        _ = tokio::signal::ctrl_c() => std::process::exit(130),
+        () = asked_to_stop() => std::process::exit(130),
     }
 }
 
+/// Waits until somebody wants this program to end.
+pub(crate) async fn asked_to_stop() {
+    let heard = |kind| async move {
+        match signal(kind) {
+            Ok(mut signals) => _ = signals.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = heard(SignalKind::interrupt()) => {}
+        () = heard(SignalKind::terminate()) => {}
+        () = heard(SignalKind::hangup()) => {}
+    }
+}
+
+/// Ends what the session still runs, and waits until nothing of it is left: no process, and no stand-in of the sandbox.
+pub(crate) async fn end_tasks(session: Arc<Session>) {
+    let call = Call::new("end", session);
+    let ending = async {
+        for task in call.tasks().list(&call).await {
+            if task.state == State::Running {
+                _ = call.tasks().stop(&call, &task.id).await;
+            }
+        }
+    };
+    _ = tokio::time::timeout(Duration::from_secs(5), ending).await;
+}
+
 /// An engine that only lists its tools.
-pub fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
+pub(crate) fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
     finish(chosen(settings, dialect))
 }
 
 /// An engine and a session by the settings.
-pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Result<Place, Fault> {
+pub(crate) fn open(
+    settings: &Settings,
+    mut dialect: Dialect,
+    purpose: Purpose,
+    runtime: &Runtime,
+) -> Result<Place, Fault> {
     let (state, note) = state::open(settings)?;
     if let Some(note) = note {
         remark!("helve: {note}");
@@ -100,7 +174,7 @@ pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Resu
         // Whoever calls by hand may call every tool, unless a role was asked for.
         Purpose::Call => {
             dialect.default_role = None;
-            "cli".to_owned()
+            HAND.to_owned()
         }
         Purpose::Serve(_) => state::random_id()?,
     };
@@ -108,10 +182,8 @@ pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Resu
     state::private(&spill)?;
     let mut roots = roots(settings, dialect.reading, &state, &run)?;
     roots.insert(1, Root::readable(&spill).named("spill"));
-    let leftovers = match purpose {
-        Purpose::Call => Leftovers(Vec::new()),
-        Purpose::Serve(_) => Leftovers(vec![state.join("tmp").join(&run)]),
-    };
+    let keep = Duration::from_secs(settings.number("spill.keep_hours") * 3600);
+    let leftovers = Leftovers { state: state.clone(), run: run.clone(), keep };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     let scratch = state.join("tmp").join(&run);
     let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
@@ -126,13 +198,15 @@ pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose) -> Resu
             protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
         },
     )?;
-    let ports = Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) };
     let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
+    let tools = plugins::start(settings, workspace.roots(), &host, runtime);
+    let ports = Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) };
     let mut session = Session::new(run.clone(), workspace, ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
 
-    let keep = Duration::from_secs(settings.number("spill.keep_hours") * 3600);
-    let builder = chosen(settings, dialect.clone())
+    let builder = tools
+        .into_iter()
+        .fold(chosen(settings, dialect.clone()), Builder::tool)
         .gate(gate(settings, &dialect, &purpose)?)
         .events(events(settings, &state, &run, &purpose)?)
         .spill(Spill::new(spill, keep))
@@ -147,7 +221,11 @@ fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
         let running = dialect.tools.iter().filter(|entry| entry.spec.effects.has(Effects::EXECUTES));
         without.extend(running.map(|entry| entry.spec.name.clone()));
     }
+    let timed = shell::timed(settings, &dialect);
     let mut builder = Engine::builder(dialect).without(without);
+    if let Some(entry) = timed {
+        builder = builder.replace(entry);
+    }
     if let Some(role) = role {
         builder = builder.role(&role);
     }
@@ -160,12 +238,7 @@ fn finish(builder: Builder) -> Result<Engine, Fault> {
 }
 
 /// The folders of the session. The workspace comes first; shortened replies can be read in full.
-fn roots(
-    settings: &Settings,
-    reading: Reading,
-    state: &Path,
-    run: &str,
-) -> Result<Vec<Root>, Fault> {
+fn roots(settings: &Settings, reading: Reading, state: &Path, run: &str) -> Result<Vec<Root>, Fault> {
     let mut first = Root::writable(&settings.workspace).named("shared");
     if settings.workspace_as_given != settings.workspace {
         first.also.push(settings.workspace_as_given.clone());
@@ -239,6 +312,8 @@ fn gate(settings: &Settings, dialect: &Dialect, purpose: &Purpose) -> Result<Gat
         (Purpose::Call, Some(mode)) if by_flag => mode,
         (Purpose::Call, _) => Mode::Open,
         (Purpose::Serve(_), Some(mode)) => mode,
+        // A project may choose the dialect, but not what comes with it: whether anybody is asked.
+        (Purpose::Serve(_), None) if settings.is_from_project(&["dialect", "tools.preset"]) => Mode::Default,
         (Purpose::Serve(_), None) => dialect.mode,
     };
     let mut gate = Gate::new(mode);
@@ -283,7 +358,7 @@ fn events(settings: &Settings, state: &Path, run: &str, purpose: &Purpose) -> Re
         _ => {
             let folder = state.join("runs").join(run);
             state::private(&folder)?;
-            let file = folder.join("events.ndjson");
+            let file = folder.join(RECORD);
             if file.metadata().is_ok_and(|it| it.len() > LARGEST_RECORD) {
                 fs::rename(&file, folder.join("events.old.ndjson"))?;
             }
@@ -303,7 +378,7 @@ fn scrub(settings: &Settings) -> Scrub {
 }
 
 /// A call that can reach nothing: for trying out what needs no workspace.
-pub fn nowhere() -> Call {
+pub(crate) fn nowhere() -> Call {
     let ports =
         Ports { host: Arc::new(helve_hosts::Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);

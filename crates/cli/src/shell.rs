@@ -4,39 +4,62 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use helve_contract::ports::{Host, Level, NoTasks, Tasks};
-use helve_engine::{NameList, PROTECTED};
-use helve_hosts::{Local, Net, Sandbox, SandboxSettings, Wanted};
+use helve_contract::{
+    Entry, Tool,
+    ports::{Host, Level, NoTasks, Tasks},
+    serde_json::Value,
+};
+use helve_engine::{Dialect, NameList, PROTECTED};
+use helve_hosts::{Local, Net, Runner, Sandbox, SandboxSettings, Wanted};
+use helve_tools::shell::{Run, RunOut};
 
 use crate::{config::Settings, fault::Fault, remark};
 
 /// Folders of a session that commands use.
-pub struct Folders<'a> {
+pub(crate) struct Folders<'a> {
     /// Their `/tmp`, where it lasts from one to the next.
-    pub scratch: Option<PathBuf>,
+    pub(crate) scratch: Option<PathBuf>,
     /// Where their raw output goes.
-    pub output: &'a Path,
+    pub(crate) output: &'a Path,
     /// Places beneath the roots that are not theirs, such as the state folder.
-    pub protected: Vec<String>,
+    pub(crate) protected: Vec<String>,
 }
 
+/// Where programs run, and the keeper of those that do.
+pub(crate) type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
+
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
-pub fn open(settings: &Settings, folders: Folders<'_>) -> Result<(Arc<dyn Host>, Arc<dyn Tasks>), Fault> {
+pub(crate) fn open(settings: &Settings, folders: Folders<'_>) -> Result<Reach, Fault> {
     if !settings.flag("tools.shell.enabled") {
         return Ok((Arc::new(Local::new()), Arc::new(NoTasks)));
+    }
+    let host = host(settings, folders.scratch, folders.protected)?;
+    let tasks = Runner::new(host.clone(), folders.output);
+    Ok((host, Arc::new(tasks)))
+}
+
+/// This machine's files, and its programs behind the walls that the settings want.
+pub(crate) fn host(
+    settings: &Settings,
+    scratch: Option<PathBuf>,
+    protected: Vec<String>,
+) -> Result<Arc<dyn Host>, Fault> {
+    if !settings.flag("tools.shell.enabled") {
+        return Ok(Arc::new(Local::new()));
     }
     let (held, open) = denied(settings);
     if !open.is_empty() {
         remark!("helve: these path rules hold for the file tools, but not for commands: {}", open.join(", "));
     }
-    let protected = PROTECTED.iter().map(|name| (*name).to_owned()).chain(folders.protected).chain(held).collect();
-    let wishes = SandboxSettings { protected, scratch: folders.scratch, ..wishes(settings) };
+    // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
+    let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
+    let protected = plain.chain(protected).chain(held).collect();
+    let wishes = SandboxSettings { protected, scratch, ..wishes(settings) };
     let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
-    let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(sandbox)));
-    _ = folders.output;
-    Ok((host, Arc::new(NoTasks)))
+    Ok(Arc::new(Local::with(Arc::new(sandbox))))
 }
 
 /// What the settings say about the walls.
@@ -60,17 +83,22 @@ fn wishes(settings: &Settings) -> SandboxSettings {
 
 /// The path rules that a wall can hold, and those that it cannot: patterns, and what may not even be read.
 fn denied(settings: &Settings) -> (Vec<String>, Vec<String>) {
-    let plain = |text: &String| text.contains('/') && !text.contains(['*', '?', '[']);
-    let (held, mut open): (Vec<_>, Vec<_>) = settings.list("paths.deny_write").into_iter().partition(plain);
+    let (held, mut open): (Vec<_>, Vec<_>) =
+        settings.list("paths.deny_write").into_iter().partition(|text| text.contains('/') && is_plain(text));
     let held = held.iter().map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect();
     open.extend(settings.list("paths.deny_read"));
     (held, open)
 }
 
+fn is_plain(name: &str) -> bool {
+    !name.contains(['*', '?', '['])
+}
+
 /// The programs that commands may name, where the settings say anything about it.
-pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
+pub(crate) fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
     let (allow, deny) = (settings.list("tools.shell.allow"), settings.list("tools.shell.deny"));
-    let (replace, operators) = (settings.flag("tools.shell.replace_defaults"), settings.flag("tools.shell.allow_operators"));
+    let (replace, operators) =
+        (settings.flag("tools.shell.replace_defaults"), settings.flag("tools.shell.allow_operators"));
     if allow == ["*"] && deny.is_empty() && operators {
         return Ok(None);
     }
@@ -81,8 +109,25 @@ pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
     Ok(Some(if operators { names } else { names.without_operators() }))
 }
 
+/// The command tool of 003 with another clock, where the settings change it. The model cannot: the tool has no
+/// parameter for it.
+pub(crate) fn timed(settings: &Settings, dialect: &Dialect) -> Option<Entry> {
+    if dialect.name != "oxydra" || !settings.is_set("tools.shell.command_timeout_secs") {
+        return None;
+    }
+    let limit = Duration::from_secs(settings.number("tools.shell.command_timeout_secs"));
+    let entry = dialect.tools.iter().find(|entry| entry.tool() == Some(Run::NAME))?;
+    Some(Entry::dynamic((*entry.spec).clone(), move |args, call| {
+        Box::pin(async move {
+            let script = args.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let run = Run { script, timeout: Some(limit), ..Run::default() };
+            run.run(&call).await.map(RunOut::text_or_error)
+        })
+    }))
+}
+
 /// Something that was found out about the walls.
-pub enum Found {
+pub(crate) enum Found {
     /// It works.
     Good(&'static str, String),
     /// It does not, and what to do.
@@ -90,7 +135,7 @@ pub enum Found {
 }
 
 /// Tries the walls, every level of them, by running a program behind each.
-pub fn examine(settings: &Settings) -> Vec<Found> {
+pub(crate) fn examine(settings: &Settings) -> Vec<Found> {
     if !settings.flag("tools.shell.enabled") {
         return vec![Found::Good("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
     }
@@ -156,7 +201,9 @@ fn landlock() -> Found {
     let list = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
     match (list.is_empty(), list.split(',').any(|name| name.trim() == "landlock")) {
         (false, true) => Found::Good("landlock", "on in this kernel".to_owned()),
-        (true, _) => Found::Good("landlock", "not listed (securityfs is not mounted); see L1 for whether it works".to_owned()),
+        (true, _) => {
+            Found::Good("landlock", "not listed (securityfs is not mounted); see L1 for whether it works".to_owned())
+        }
         (false, false) => Found::Weak(
             "landlock",
             format!("not among this kernel's security modules ({})", list.trim()),

@@ -33,7 +33,7 @@ static PIECE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// How many tokens a text is.
-pub fn count(text: &str) -> usize {
+pub(crate) fn count(text: &str) -> usize {
     pieces(text).map(|piece| merged(piece.as_bytes())).sum()
 }
 

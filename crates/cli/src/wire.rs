@@ -8,7 +8,7 @@ use crate::tokens;
 
 /// How definitions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people.
     Table,
     /// The `tools` of OpenAI's chat completions.
@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 /// One definition. The table's is OpenAI's, which its token counts refer to.
-pub fn definition(spec: &Spec, format: Format) -> Value {
+pub(crate) fn definition(spec: &Spec, format: Format) -> Value {
     match format {
         Format::Table | Format::Openai => json!({
             "type": "function",
@@ -58,12 +58,12 @@ pub fn definition(spec: &Spec, format: Format) -> Value {
 }
 
 /// How many tokens a definition is on the wire: its JSON without blanks.
-pub fn bill(spec: &Spec, format: Format) -> usize {
+pub(crate) fn bill(spec: &Spec, format: Format) -> usize {
     tokens::count(&definition(spec, format).to_string())
 }
 
 /// The time a call may take, unless the tool keeps its own clock.
-pub fn seconds(spec: &Spec) -> Option<u64> {
+pub(crate) fn seconds(spec: &Spec) -> Option<u64> {
     // A day is more than any clock of ours; `Duration::MAX` stands for none.
     Some(spec.timeout.as_secs()).filter(|it| *it <= 86_400)
 }

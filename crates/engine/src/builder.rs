@@ -142,7 +142,7 @@ impl Builder {
         let role = self.chosen_role()?;
         let mut slots: Vec<(Slot, bool)> = std::mem::take(&mut self.dialect.tools)
             .into_iter()
-            .map(|entry| (Slot { schema: Schema::later(), entry }, false))
+            .map(|entry| (Slot { entry, schema: Schema::later() }, false))
             .collect();
         for added in std::mem::take(&mut self.added) {
             place(&mut slots, added)?;
@@ -189,7 +189,7 @@ fn place(slots: &mut Vec<(Slot, bool)>, added: Added) -> Result<(), BuildError> 
     let entry = added.entry.with(|spec| rooted(&mut spec.schema));
     let schema =
         Schema::now(&entry.spec.schema).map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
-    let slot = Slot { schema, entry };
+    let slot = Slot { entry, schema };
     if !added.replaces {
         slots.push((slot, true));
         return Ok(());

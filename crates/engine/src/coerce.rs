@@ -124,7 +124,7 @@ impl<'a> Fit<'a, '_> {
     /// A value of the wrong type that has an equal of the right one.
     fn change(&mut self, schema: &'a Value, wanted: u8, value: &mut Value, path: &dyn Fn() -> String) {
         let new = match &*value {
-            Value::String(text) => self.root.from_text(schema, wanted, text),
+            Value::String(text) => self.root.read_from(schema, wanted, text),
             Value::Number(number) if wanted & STRING != 0 => Some(Value::String(number.to_string())),
             Value::Bool(flag) if wanted & STRING != 0 => Some(Value::String(flag.to_string())),
             other if wanted & ARRAY != 0 && !other.is_null() && self.root.fits_item(schema, other) => {
@@ -164,7 +164,7 @@ impl<'a> Fit<'a, '_> {
 struct Root<'a>(&'a Value);
 
 impl<'a> Root<'a> {
-    fn from_text(self, schema: &'a Value, wanted: u8, text: &str) -> Option<Value> {
+    fn read_from(self, schema: &'a Value, wanted: u8, text: &str) -> Option<Value> {
         let plain = text.trim();
         if wanted & (INTEGER | NUMBER) != 0
             && plain.len() <= 40

@@ -128,6 +128,7 @@ impl Engine {
     /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
     async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<Reply> {
         let (slot, args) = ready.checked()?;
+        call.still_wanted()?;
         let spec = &slot.entry.spec;
         let work = AssertUnwindSafe(async {
             self.gate.pass(spec, &args, call).await?;
@@ -139,7 +140,7 @@ impl Engine {
         });
         tokio::select! {
             biased;
-            () = call.cancel.cancelled() => Err(Error::Cancelled),
+            () = given_up(call, spec) => Err(Error::Cancelled),
             done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic))),
         }
     }
@@ -157,6 +158,17 @@ impl Engine {
             error => error,
         };
         (self.dialect.words.error)(name, &error)
+    }
+}
+
+/// How long a tool that keeps its own clock has to end by itself when its caller gives up.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Waits until the caller gives up. A tool that keeps its own clock then ends what it started, and tells what it had.
+async fn given_up(call: &Call, spec: &Spec) {
+    call.cancel.cancelled().await;
+    if spec.timeout == Duration::MAX {
+        tokio::time::sleep(LAST_WORDS).await;
     }
 }
 

@@ -79,40 +79,36 @@ fn understand(args: Args, into: &mut Value, notes: &mut Vec<String>, slot: &Slot
     };
     let risk = mends.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless);
     notes.extend(mends.iter().map(|mend| format!("mended the arguments: {}", mend.what)));
+    let trusted = risk == Risk::Harmless || (risk == Risk::Guess && slot.entry.spec.effects.is_read_only());
     if let Value::String(inner) = &value
+        && trusted
         && inner != &text
         && inner.trim_start().starts_with('{')
     {
         notes.push("the arguments were JSON inside a string".into());
         return understand(Args::Text(inner.clone()), into, notes, slot);
     }
-    let guesses: Vec<&str> = mends.iter().filter(|it| it.risk == risk).map(|it| &*it.what).collect();
-    let guesses = guesses.join(", ");
-    match risk {
-        Risk::Harmless => object(value, into, notes, slot),
-        Risk::Guess if slot.entry.spec.effects.is_read_only() => object(value, into, notes, slot),
-        Risk::Guess => {
-            let seen = crate::validate::shown(&value, 400);
-            *into = Value::String(text);
-            Err(Error::argument(
-                "",
-                format!(
-                    "the arguments are not valid JSON ({guesses}), and this tool changes things, so nothing was run on a guess. \
-                     They were understood as {seen}. Send them again as valid JSON."
-                ),
-            ))
-        }
-        Risk::Cut => {
-            *into = Value::String(text);
-            Err(Error::argument(
-                "",
-                format!(
-                    "the arguments were cut off ({guesses}), so nothing was run. \
-                     Send the whole call again; if it is long, in smaller parts."
-                ),
-            ))
-        }
+    if trusted {
+        return object(value, into, notes, slot);
     }
+    let guesses: Vec<&str> = mends.iter().filter(|it| it.risk == risk).map(|it| &*it.what).collect();
+    *into = Value::String(text);
+    Err(Error::argument("", refusal(risk, &guesses.join(", "), &value)))
+}
+
+/// Why a mended call does not run.
+fn refusal(risk: Risk, guesses: &str, value: &Value) -> String {
+    if risk == Risk::Cut {
+        return format!(
+            "the arguments were cut off ({guesses}), so nothing was run. \
+             Send the whole call again; if it is long, in smaller parts."
+        );
+    }
+    format!(
+        "the arguments are not valid JSON ({guesses}), and this tool changes things, so nothing was run on a guess. \
+         They were understood as {}. Send them again as valid JSON.",
+        crate::validate::shown(value, 400)
+    )
 }
 
 /// Arguments are an object; nothing at all is an empty one, and a list of one object is that object.

@@ -4,8 +4,10 @@ mod local;
 mod remote;
 mod sandbox;
 mod supervise;
+mod tasks;
 
 pub use local::{Local, Spawn};
 pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
 pub use sandbox::{Limits, Net, Report, Sandbox, SandboxSettings, Trial, Wanted};
-pub use supervise::inner_stage;
+pub use supervise::{harden, inner_stage};
+pub use tasks::Runner;

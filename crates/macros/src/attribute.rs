@@ -28,9 +28,8 @@ impl Parse for Attribute {
         while !input.is_empty() {
             let word = input.call(Ident::parse_any)?;
             let text = word.to_string();
-            let twice = words.contains(&word)
-                || (text == "name" && name.is_some())
-                || (text == "timeout" && timeout.is_some());
+            let twice =
+                words.contains(&word) || (text == "name" && name.is_some()) || (text == "timeout" && timeout.is_some());
             if twice {
                 return Err(syn::Error::new_spanned(&word, format!("`{text}` is said twice")));
             }
@@ -64,7 +63,10 @@ fn effects(words: &[Ident]) -> syn::Result<TokenStream> {
 }
 
 fn unknown(word: &str) -> String {
-    format!("`{word}` means nothing here; the words are none, {}, name = \"…\" and timeout = seconds", EFFECTS.join(", "))
+    format!(
+        "`{word}` means nothing here; the words are none, {}, name = \"…\" and timeout = seconds",
+        EFFECTS.join(", ")
+    )
 }
 
 fn tool_name(input: ParseStream<'_>) -> syn::Result<String> {

@@ -45,14 +45,24 @@ impl<'a> Function<'a> {
             return refuse(signature.fn_token, "#[tool] can only be applied to async functions");
         }
         if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
-            return refuse(&signature.generics, "#[tool] does not support generic functions: a model sends one shape only");
+            return refuse(
+                &signature.generics,
+                "#[tool] does not support generic functions: a model sends one shape only",
+            );
         }
         if let Some(other) = &signature.unsafety {
             return refuse(other, "a tool is a safe function: anything may be sent to it");
         }
         let (output, fallible) = output(item)?;
-        let mut function =
-            Self { item, tool: tool(&signature.ident)?, fields: Vec::new(), call: false, order: Vec::new(), output, fallible };
+        let mut function = Self {
+            item,
+            tool: tool(&signature.ident)?,
+            fields: Vec::new(),
+            call: false,
+            order: Vec::new(),
+            output,
+            fallible,
+        };
         for argument in &signature.inputs {
             match argument {
                 FnArg::Receiver(it) => return refuse(it, "#[tool] does not support methods with self receivers"),

@@ -39,16 +39,18 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     expand(attribute.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-fn expand(attribute: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> syn::Result<proc_macro2::TokenStream> {
+fn expand(
+    attribute: proc_macro2::TokenStream,
+    item: proc_macro2::TokenStream,
+) -> syn::Result<proc_macro2::TokenStream> {
     let item: ItemFn = syn::parse2(item)?;
     let function = Function::read(&item)?;
     let Attribute { effects, name, timeout } = syn::parse2(attribute)?;
 
     let ident = &item.sig.ident;
     let name = name.unwrap_or_else(|| ident.unraw().to_string());
-    let timeout = timeout.map(|seconds| {
-        quote!(const TIMEOUT: ::core::time::Duration = ::core::time::Duration::from_secs(#seconds);)
-    });
+    let timeout = timeout
+        .map(|seconds| quote!(const TIMEOUT: ::core::time::Duration = ::core::time::Duration::from_secs(#seconds);));
     let (visible, docs, kept) = (&item.vis, function.docs(), function.kept());
     let (tool, fields, output) = (&function.tool, &function.fields, &function.output);
     let names = fields.iter().map(|field| &field.ident);

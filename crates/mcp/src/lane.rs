@@ -19,7 +19,7 @@ use crate::peer::Outbox;
 
 /// What a pipe takes at once when it says that it takes anything.
 const PIPE_BUF: usize = 4096;
-/// What an empty pipe takes at once.
+/// What an empty pipe takes at once, and a socket that says that it takes anything.
 const PIPE: usize = 64 << 10;
 /// What may wait for a slow client; whoever has more to say waits with it.
 const WAITING: usize = 64 << 20;
@@ -115,11 +115,9 @@ impl Lane {
 
     /// Whether a write of this length returns at once.
     fn takes(&self, length: usize) -> bool {
-        if length <= PIPE_BUF {
-            let mut ask = [PollFd::new(&self.to, PollFlags::OUT)];
-            return poll(&mut ask, Some(&Timespec::default())) == Ok(1);
-        }
-        length <= PIPE && ioctl_fionread(&self.to) == Ok(0)
+        let mut ask = [PollFd::new(&self.to, PollFlags::OUT)];
+        let open = poll(&mut ask, Some(&Timespec::default())) == Ok(1);
+        open && (length <= PIPE_BUF || (length <= PIPE && ioctl_fionread(&self.to) == Ok(0)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -62,11 +62,14 @@ pub(crate) enum Data {
     Folder,
 }
 
+/// A path, and what somebody else will write there.
+type Meddling = (PathBuf, Vec<u8>);
+
 /// A host whose files are in memory, beneath `/w`. Cheap to clone; clones share the files.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     nodes: Arc<Mutex<BTreeMap<PathBuf, Data>>>,
-    meddler: Arc<Mutex<Vec<(PathBuf, Vec<u8>)>>>,
+    meddler: Arc<Mutex<Vec<Meddling>>>,
 }
 
 impl Memory {
@@ -210,8 +213,8 @@ fn size(data: &Data) -> u64 {
     }
 }
 
-fn time() -> Option<SystemTime> {
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
+fn time() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
 
 fn hidden(path: &Path) -> bool {
@@ -238,7 +241,7 @@ impl Host for Memory {
 
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
         let (_, data) = self.follow(path)?;
-        Ok(Stat { kind: kind(&data), size: size(&data), modified: time() })
+        Ok(Stat { kind: kind(&data), size: size(&data), modified: Some(time()) })
     }
 
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
@@ -305,7 +308,7 @@ impl Host for Memory {
                 name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 kind: kind(&data),
                 size: size(&data),
-                modified: time(),
+                modified: Some(time()),
                 target: if let Data::Link(target) = data { Some(target) } else { None },
             })
             .collect())
@@ -318,8 +321,7 @@ impl Host for Memory {
             .into_iter()
             .filter(|(path, data)| {
                 let beneath = path.strip_prefix(&at).unwrap_or(path);
-                find.kind.is_none_or(|it| it == kind(data))
-                    && wanted(find.pattern.as_deref(), beneath, find.whole_path)
+                find.kind.is_none_or(|it| it == kind(data)) && wanted(find.pattern.as_deref(), beneath, find.whole_path)
             })
             .collect();
         let (seen, unseen): (Vec<_>, Vec<_>) =
@@ -392,7 +394,10 @@ impl Documents for PaperDocuments {
     async fn pdf(&self, _: &Call, _: Vec<u8>, pages: Option<RangeInclusive<u32>>) -> Result<PdfPages> {
         let pages = pages.unwrap_or(1..=3);
         let end = (*pages.end()).min(3);
-        Ok(PdfPages { pages: (*pages.start()..=end).map(|page| (page, format!("text of page {page}"))).collect(), total: 3 })
+        Ok(PdfPages {
+            pages: (*pages.start()..=end).map(|page| (page, format!("text of page {page}"))).collect(),
+            total: 3,
+        })
     }
 
     async fn picture(&self, _: &Call, bytes: Vec<u8>) -> Result<Picture> {

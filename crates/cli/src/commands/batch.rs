@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, Receiver};
 
 use super::{Choice, call};
 use crate::{
-    fault::{FAILED, Fault, Outcome},
+    fault::{FAILED, Outcome},
     say,
     setup::{self, Place, Purpose},
 };
@@ -32,7 +32,7 @@ const TOGETHER: usize = 64;
 Example:
   printf '%s\\n' '{\"tool\":\"ls\",\"args\":{}}' '{\"tool\":\"read\",\"args\":{\"path\":\"a.txt\"}}' |
     helve batch --dialect preset")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
 }
@@ -45,18 +45,27 @@ struct Line {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
-        let place = setup::open(&settings, dialect, Purpose::Call)?;
-        let failed = setup::runtime()?.block_on(async {
+        let runtime = setup::runtime()?;
+        let place = setup::open(&settings, dialect, Purpose::Call, &runtime)?;
+        let failed = runtime.block_on(async {
             let (mut lines, mut count, mut failed) = (lines(), 0, false);
             let mut waiting = Vec::new();
-            while lines.recv_many(&mut waiting, TOGETHER).await > 0 {
-                failed |= answer(&place, waiting.drain(..), &mut count).await?;
-            }
-            Ok::<_, Fault>(failed)
-        })?;
+            let work = async {
+                while lines.recv_many(&mut waiting, TOGETHER).await > 0 {
+                    failed |= answer(&place, waiting.drain(..), &mut count).await;
+                }
+                failed
+            };
+            let failed = tokio::select! {
+                failed = work => failed,
+                () = setup::asked_to_stop() => true,
+            };
+            setup::end_tasks(place.session.clone()).await;
+            failed
+        });
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
 }
@@ -106,7 +115,7 @@ fn parsed(number: u32, line: &[u8]) -> Line {
 }
 
 /// Runs the calls of these lines and prints an answer for each. Says whether one failed.
-async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut usize) -> Result<bool, Fault> {
+async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut usize) -> bool {
     let mut slots: Vec<(Value, Option<Reply>)> = Vec::new();
     let mut requests = Vec::new();
     for line in lines {
@@ -132,5 +141,5 @@ async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut us
         }
         say!("{whole}");
     }
-    Ok(failed)
+    failed
 }

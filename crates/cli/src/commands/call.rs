@@ -30,15 +30,15 @@ const LARGEST: u64 = 64 << 20;
 Examples:
   helve call Read '{\"file_path\":\"'$PWD'/README.md\"}'
   helve call Bash '{\"command\":\"make test\"}' --set sandbox.network=on
-  helve call grep '{\"pattern\":\"TODO\"}' --dialect preset
+  helve call grep '{\"pattern\":\"fn main\"}' --dialect preset
   echo '{\"path\":\"notes.md\"}' | helve call read - --dialect solo --json")]
-pub struct Args {
+pub(crate) struct Args {
     /// The tool's name. Its dialect need not be given when only one dialect has the tool.
     #[arg(value_name = "TOOL")]
     tool: String,
     /// The arguments as JSON; `-` reads them from standard input.
     #[arg(value_name = "JSON", default_value = "{}")]
-    args: String,
+    given: String,
     #[command(flatten)]
     choice: Choice,
     /// Print the whole reply as JSON.
@@ -48,25 +48,28 @@ pub struct Args {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let settings = self.choice.settings()?;
         let dialect = dialect_with(&self.tool, self.choice.dialect.is_some(), &settings)?;
-        let text = if self.args == "-" { from_stdin()? } else { self.args };
-        let place = setup::open(&settings, dialect, Purpose::Call)?;
+        let text = if self.given == "-" { from_stdin()? } else { self.given };
+        let runtime = setup::runtime()?;
+        let place = setup::open(&settings, dialect, Purpose::Call, &runtime)?;
         if place.engine.get(&self.tool).is_none() {
             return Err(Fault::usage(absent(&self.tool, &place.engine)));
         }
         let sense = serde_json::from_str::<Value>(&text).is_ok();
-        let reply = setup::runtime()?.block_on(async {
+        let reply = runtime.block_on(async {
             let call = Call::new("cli", place.session.clone());
             let cancel = call.cancel.clone();
             let work = place.engine.run(&self.tool, text, call);
-            setup::until_interrupted(cancel, work).await
+            let reply = setup::until_interrupted(cancel, work).await;
+            setup::end_tasks(place.session.clone()).await;
+            reply
         });
         if self.json {
-            say!("{}", whole(&reply))
+            say!("{}", whole(&reply));
         } else {
-            show(&reply)
+            show(&reply);
         }
         Ok(match reply.is_error {
             false => ExitCode::SUCCESS,
@@ -89,22 +92,24 @@ fn from_stdin() -> Result<String, Fault> {
 }
 
 /// The dialect that was asked for; else the configured one if it has the tool; else the only one that has it.
-pub fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, Fault> {
+pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Result<Dialect, Fault> {
     let configured = super::dialect(settings)?;
     let has = |dialect: &Dialect| dialect.tools.iter().any(|entry| entry.spec.answers_to(tool));
     if asked || has(&configured) {
+        return Ok(configured);
+    }
+    if !settings.plugins().is_empty() && !helve_dialects::all().iter().any(has) {
+        // A plugin may bring it.
         return Ok(configured);
     }
     let mut others: Vec<_> = helve_dialects::all().into_iter().filter(has).collect();
     match others.len() {
         0 => {
             let all = helve_dialects::all();
-            let names = all.iter().flat_map(|it| it.tools.iter().map(|entry| entry.spec.name.as_str()));
-            let mut near = nearest(tool, names);
-            near.dedup();
-            Err(Fault::usage(match near.as_slice() {
-                [] => format!("no dialect has a tool `{tool}`; `helve tools` lists them"),
-                near => format!("no dialect has a tool `{tool}`; did you mean {}?", near.join(" or ")),
+            let names = std::iter::once(&configured).chain(&all).flat_map(names_of);
+            Err(Fault::usage(match nearest(tool, names).first() {
+                None => format!("no dialect has a tool `{tool}`; `helve tools` lists them"),
+                Some(near) => format!("no dialect has a tool `{tool}`; did you mean {near}?"),
             }))
         }
         1 => Ok(others.remove(0)),
@@ -119,8 +124,14 @@ pub fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Result<Dial
     }
 }
 
+/// Every name that means a tool of the dialect.
+fn names_of(dialect: &Dialect) -> impl Iterator<Item = &str> {
+    let specs = dialect.tools.iter().map(|entry| &entry.spec);
+    specs.flat_map(|spec| std::iter::once(&spec.name).chain(&spec.aliases).map(String::as_str))
+}
+
 /// What to say when the session has no such tool.
-pub fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
+pub(crate) fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
     let dialect = engine.dialect();
     if dialect.tools.iter().any(|entry| entry.spec.answers_to(tool)) {
         return format!(
@@ -128,7 +139,7 @@ pub fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
             dialect.name
         );
     }
-    match nearest(tool, dialect.tools.iter().map(|entry| entry.spec.name.as_str())).as_slice() {
+    match nearest(tool, names_of(dialect)).as_slice() {
         [] => format!("the dialect {} has no tool `{tool}`; see `helve tools --dialect {0}`", dialect.name),
         near => format!("the dialect {} has no tool `{tool}`; did you mean {}?", dialect.name, near.join(" or ")),
     }
@@ -150,7 +161,7 @@ fn show(reply: &Reply) {
 }
 
 /// The whole reply as JSON.
-pub fn whole(reply: &Reply) -> Value {
+pub(crate) fn whole(reply: &Reply) -> Value {
     let media: Vec<_> = reply
         .media
         .iter()

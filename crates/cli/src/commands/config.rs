@@ -27,7 +27,7 @@ Examples:
   helve config trust              accept ./helve.toml as it is now
   HELVE_TOOLS_DISABLE=Bash,WebFetch helve config"
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
@@ -58,7 +58,7 @@ struct InWorkspace {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         match self.what {
             None => {
                 let settings = self.choice.settings()?;
@@ -127,9 +127,10 @@ fn untrust(choice: &Choice) -> Result<(), Fault> {
         Some(folder) => Trust::new(&folder).remove(&file)?,
         None => false,
     };
-    match known {
-        true => say!("{} is no longer trusted, and ignored", file.display()),
-        false => say!("{} was not trusted", file.display()),
+    if known {
+        say!("{} is no longer trusted, and ignored", file.display());
+    } else {
+        say!("{} was not trusted", file.display());
     }
     Ok(())
 }

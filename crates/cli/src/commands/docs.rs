@@ -26,7 +26,7 @@ Examples:
   helve docs --write docs
   helve docs --check docs")]
 #[group(required = true, multiple = false)]
-pub struct Args {
+pub(crate) struct Args {
     /// Write the pages into this folder.
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct Args {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let dialects = helve_dialects::all();
         let pages = [
             ("tools.md", tools(&dialects)),

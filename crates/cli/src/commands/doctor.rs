@@ -21,7 +21,7 @@ use crate::{
 Examples:
   helve doctor
   helve doctor --json | jq '.checks[] | select(.state != \"good\")'")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
     /// Print JSON.
@@ -85,7 +85,7 @@ impl Check {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let settings = self.choice.settings_quietly(Vec::new())?;
         let checks = checks::all(&settings);
         let broken = checks.iter().any(|check| check.state == State::Broken);

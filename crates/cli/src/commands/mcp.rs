@@ -23,7 +23,7 @@ Examples:
   helve mcp --workspace ~/project
   helve mcp --dialect solo --tools 'read,grep,mem*'
   claude mcp add helve -- helve mcp --workspace \"$PWD\"")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
     /// Only these tools; `*` stands for any letters.
@@ -33,7 +33,7 @@ pub struct Args {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let only = self.tools.map(|text| Flag { key: "tools.only".to_owned(), text, shown: "--tools" });
         let settings = self.choice.settings_quietly(only.into_iter().collect())?;
         for text in &settings.remarks {
@@ -41,7 +41,8 @@ impl Args {
         }
         let dialect = super::dialect(&settings)?;
         let approver = Arc::new(ElicitApprover::default());
-        let place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()))?;
+        let runtime = setup::runtime()?;
+        let place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()), &runtime)?;
         let options = Options {
             instructions: Some(instructions(&settings, &place.engine)),
             without_resources: !may_read(&settings, &place.engine),
@@ -50,10 +51,25 @@ impl Args {
         let server = Arc::new(Server::new(place.engine.clone(), place.session.clone(), options));
 
         // The server reads on this thread; calls that have to wait are driven on another.
-        let runtime = setup::runtime()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let driver = thread::spawn(move || _ = runtime.block_on(stopped));
+        let session = place.session.clone();
+        let driver = thread::spawn(move || {
+            let asked = runtime.block_on(async {
+                let asked = tokio::select! {
+                    _ = stopped => false,
+                    () = setup::asked_to_stop() => true,
+                };
+                setup::end_tasks(session).await;
+                asked
+            });
+            if asked {
+                // The other thread still waits for the client's next word.
+                std::process::exit(0);
+            }
+            // Work that hangs in the kernel is not waited for.
+            runtime.shutdown_background();
+        });
         let served = serve_stdio(server, &handle);
         drop(stop);
         _ = driver.join();

@@ -1,12 +1,13 @@
 //! One file a command.
 
-pub mod batch;
-pub mod call;
-pub mod config;
-pub mod docs;
-pub mod doctor;
-pub mod mcp;
-pub mod tools;
+pub(crate) mod batch;
+pub(crate) mod call;
+pub(crate) mod config;
+pub(crate) mod docs;
+pub(crate) mod doctor;
+pub(crate) mod far;
+pub(crate) mod mcp;
+pub(crate) mod tools;
 
 use std::path::PathBuf;
 
@@ -20,24 +21,24 @@ use crate::{
 
 /// The flags of every command that looks at the settings.
 #[derive(clap::Args)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// Which dialect's tools: their names, parameters and answers.
     #[arg(long, value_name = "D", value_parser = ["solo", "forge", "preset", "oxydra", "claude"])]
-    pub dialect: Option<String>,
+    pub(crate) dialect: Option<String>,
     /// The role or preset that decides which tools of the dialect there are.
     #[arg(long, value_name = "R")]
-    pub role: Option<String>,
+    pub(crate) role: Option<String>,
     /// The folder that tools work in; the current one when left out.
     #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
     /// A setting for this run alone, such as `sandbox.network=on`. `helve config` lists them all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
 }
 
 impl Choice {
     /// The settings in force, with these flags over all else; what the user should know is told.
-    pub fn settings(&self) -> Result<Settings, Fault> {
+    pub(crate) fn settings(&self) -> Result<Settings, Fault> {
         let settings = self.settings_quietly(Vec::new())?;
         for text in &settings.remarks {
             remark!("helve: {text}");
@@ -46,7 +47,7 @@ impl Choice {
     }
 
     /// The settings in force, with further flags, and nothing told.
-    pub fn settings_quietly(&self, mut flags: Vec<Flag>) -> Result<Settings, Fault> {
+    pub(crate) fn settings_quietly(&self, mut flags: Vec<Flag>) -> Result<Settings, Fault> {
         for pair in &self.set {
             let (key, text) = pair
                 .split_once('=')
@@ -70,7 +71,7 @@ impl Choice {
 }
 
 /// The dialect that the settings name.
-pub fn dialect(settings: &Settings) -> Result<Dialect, Fault> {
+pub(crate) fn dialect(settings: &Settings) -> Result<Dialect, Fault> {
     let name = settings.dialect();
     helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
 }

@@ -21,7 +21,7 @@ Examples:
   helve tools --dialect preset --role readonly
   helve tools --dialect solo --format openai > tools.json
   helve tools --tokens")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
     /// How to write them.
@@ -34,7 +34,7 @@ pub struct Args {
 
 impl Args {
     /// Runs the command.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
         let name = dialect.name;

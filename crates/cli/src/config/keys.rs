@@ -3,22 +3,22 @@
 use serde_json::{Value, json};
 
 /// One setting.
-pub struct Key {
+pub(crate) struct Key {
     /// Its name, with dots: `tools.shell.deny`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// What holds when nobody says otherwise, as JSON.
-    pub default: &'static str,
+    pub(crate) default: &'static str,
     /// What a trusted project file may do to it.
-    pub project: Project,
+    pub(crate) project: Project,
     /// What it does, for people.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// What a setting holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Words, or nothing.
     Text,
     /// Yes or no.
@@ -33,13 +33,13 @@ pub enum Kind {
     Path,
     /// A list of folders.
     Paths,
-    /// Anything; read and not used.
-    Unused,
+    /// A list of programs, each a path or `{ path, args }`.
+    Programs,
 }
 
 /// What a trusted project file may do to a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Project {
+pub(crate) enum Project {
     /// Set it.
     May,
     /// Set it, as long as the user's own file does not.
@@ -56,7 +56,7 @@ pub enum Project {
 
 impl Project {
     /// For the table of settings.
-    pub const fn words(self) -> &'static str {
+    pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::May => "yes",
             Self::IfUnset => "unless the user file does",
@@ -76,20 +76,20 @@ const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPer
 const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
 const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
 
-use Kind::{Choice, Flag, List, Number, Paths, Text, Unused};
+use Kind::{Choice, Flag, List, Number, Paths, Programs, Text};
 use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 
 /// Every setting, in the order in which it is shown.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
-    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer."),
+pub(crate) const KEYS: &[Key] = &[
+    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer. Where a project chooses it, approval is `default` unless you set `approval.mode`."),
     key("role", Text, "null", IfUnset, "The role or preset of the dialect that decides which of its tools there are."),
     key("workspace", Kind::Path, "\".\"", Inside, "The folder that tools work in. `tools.work_dir` is the same setting."),
     key("roots", Paths, "[]", Never, "Further folders: `DIR` may be read, `DIR:rw` may be changed too."),
     key("tools.preset", Text, "null", IfUnset, "A preset of the dialect `preset` (`coding`, `readonly`, `web`, `all`, `none`); chooses that dialect unless `dialect` is set."),
     key("tools.only", List, "[]", IfUnset, "When not empty, only these tools exist; `*` stands for any letters."),
     key("tools.disable", List, "[]", Adds, "These tools do not exist, whatever else is said."),
-    key("tools.plugins", Unused, "[]", Never, "Programs that bring tools of their own. Read, and not used by this version."),
+    key("tools.plugins", Programs, "[]", Never, "Programs that bring tools of their own, each a path or `{ path, args }`. They are started in the sandbox when a session begins."),
     key("tools.shell.enabled", Flag, "true", TurnsOff, "Whether commands may be run at all."),
     key("tools.shell.allow", List, "[\"*\"]", Never, "Programs that commands may start; `*` at the beginning or end stands for any letters. Added to the built-in list."),
     key("tools.shell.deny", List, "[]", Adds, "Programs that commands may not start. Beats every allow."),
@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
     key("sandbox.network", Choice(&["off", "on"]), "\"off\"", Never, "Whether commands may use the network."),
     key("sandbox.writable", Paths, "[]", Never, "Further folders that commands may change."),
     key("sandbox.readable", Paths, "[]", Never, "Further folders that commands may read."),
-    key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere."),
+    key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere. Records of servers are kept for 30 days."),
     key("scrub.enabled", Flag, "true", Never, "Whether keys and tokens are taken out of replies."),
     key("scrub.secrets_env", List, "[]", Never, "Names of environment variables whose values are taken out of replies too."),
     key("spill.keep_hours", Number(1, 8_760), "24", May, "How long the whole text of a shortened reply is kept."),
@@ -114,34 +114,34 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Another name for a key.
-pub const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
+pub(crate) const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
 
 impl Key {
     /// The key of this name, if there is one.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
         KEYS.iter().find(|key| key.name == name)
     }
 
     /// The variable of the environment that sets it.
-    pub fn variable(&self) -> String {
+    pub(crate) fn variable(&self) -> String {
         variable(self.name)
     }
 
     /// Its default.
-    pub fn default(&self) -> Value {
+    pub(crate) fn default(&self) -> Value {
         serde_json::from_str(self.default).unwrap_or(Value::Null)
     }
 }
 
 /// The variable of the environment that sets a key of this name.
-pub fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     format!("HELVE_{}", name.replace('.', "_").to_uppercase())
 }
 
 impl Kind {
     /// What is wanted, for people.
-    pub fn words(self) -> String {
+    pub(crate) fn words(self) -> String {
         match self {
             Self::Text => "text".into(),
             Self::Flag => "`true` or `false`".into(),
@@ -150,14 +150,13 @@ impl Kind {
             Self::List => "a list of texts".into(),
             Self::Path => "a path".into(),
             Self::Paths => "a list of paths".into(),
-            Self::Unused => "anything".into(),
+            Self::Programs => "a list of paths or `{ path, args }`".into(),
         }
     }
 
     /// A value from a file, checked.
-    pub fn check(self, value: Value) -> Result<Value, String> {
+    pub(crate) fn check(self, value: Value) -> Result<Value, String> {
         let fits = match (&value, self) {
-            (_, Self::Unused) => true,
             (Value::String(_), Self::Text | Self::Path) => true,
             (Value::Bool(_), Self::Flag) => true,
             (Value::Number(number), Self::Number(least, most)) => {
@@ -165,13 +164,14 @@ impl Kind {
             }
             (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
             (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
+            (Value::Array(items), Self::Programs) => items.iter().all(is_program),
             _ => false,
         };
         if fits { Ok(value) } else { Err(format!("must be {}, not {}", self.words(), short(&value))) }
     }
 
     /// A value from the environment or from a flag, read and checked. A list is separated by commas, or is JSON.
-    pub fn parse(self, text: &str) -> Result<Value, String> {
+    pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let value = match self {
             Self::Flag => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" | "on" | "yes" => json!(true),
@@ -179,15 +179,29 @@ impl Kind {
                 _ => json!(text),
             },
             Self::Number(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
-            Self::List | Self::Paths if text.trim_start().starts_with('[') => {
+            Self::List | Self::Paths | Self::Programs if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
-            Self::List | Self::Paths => {
+            Self::List | Self::Paths | Self::Programs => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
-            Self::Text | Self::Choice(_) | Self::Path | Self::Unused => json!(text),
+            Self::Text | Self::Choice(_) | Self::Path => json!(text),
         };
         self.check(value)
+    }
+}
+
+/// A path, or a table of `path` and `args`.
+fn is_program(value: &Value) -> bool {
+    match value {
+        Value::String(_) => true,
+        Value::Object(map) => {
+            let words = |it: &Value| it.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+            map.get("path").is_some_and(Value::is_string)
+                && map.get("args").is_none_or(words)
+                && map.keys().all(|key| key == "path" || key == "args")
+        }
+        _ => false,
     }
 }
 

@@ -19,18 +19,18 @@ use super::{
 use crate::state;
 
 /// A setting given on the command line.
-pub struct Flag {
+pub(crate) struct Flag {
     /// Which setting.
-    pub key: String,
+    pub(crate) key: String,
     /// Its value as it was written.
-    pub text: String,
+    pub(crate) text: String,
     /// The flag as the user knows it.
-    pub shown: &'static str,
+    pub(crate) shown: &'static str,
 }
 
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// Nobody said anything.
     Default,
     /// The user's own file.
@@ -56,7 +56,7 @@ impl fmt::Display for Origin {
 
 /// How the project's own file stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// There is none.
     Absent,
     /// It counts.
@@ -69,33 +69,33 @@ pub enum Standing {
 
 /// A setting in force.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// Its value.
-    pub value: Value,
+    pub(crate) value: Value,
     /// Where it came from; several places where lists added up.
-    pub from: Vec<Origin>,
+    pub(crate) from: Vec<Origin>,
 }
 
 /// All settings in force.
-pub struct Settings {
+pub(crate) struct Settings {
     values: BTreeMap<&'static str, Setting>,
     /// The folder that tools work in, without symbolic links.
-    pub workspace: PathBuf,
+    pub(crate) workspace: PathBuf,
     /// The same as the user wrote it, absolute.
-    pub workspace_as_given: PathBuf,
+    pub(crate) workspace_as_given: PathBuf,
     /// The user's file, and whether it is there.
-    pub user_file: Option<(PathBuf, bool)>,
+    pub(crate) user_file: Option<(PathBuf, bool)>,
     /// How the project's file stands.
-    pub project: Standing,
+    pub(crate) project: Standing,
     /// What the user should know, a line each.
-    pub remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 type Layer = Vec<(&'static Key, Value, Origin)>;
 
 impl Settings {
     /// Reads all places. Nothing in the project is run, and nothing of it but its settings file is read.
-    pub fn load(flags: Vec<Flag>) -> Result<Self, String> {
+    pub(crate) fn load(flags: Vec<Flag>) -> Result<Self, String> {
         let here = env::current_dir().map_err(|error| {
             format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
         })?;
@@ -133,45 +133,63 @@ impl Settings {
         };
         let workspace = canonical(&given)?;
         values.entry("workspace").and_modify(|it| it.value = Value::from(workspace.to_string_lossy()));
-        if values["tools.plugins"].from != [Origin::Default] {
-            remarks.push("`tools.plugins` is read but not used: this version has no plugins".to_owned());
-        }
         Ok(Self { values, workspace, workspace_as_given: given, user_file, project: standing, remarks })
     }
 
     /// All settings, in the order of the table.
-    pub fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
         KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
     }
 
     /// A text, if there is one.
-    pub fn text(&self, key: &str) -> Option<&str> {
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.values.get(key)?.value.as_str()
     }
 
     /// Whether a flag is set.
-    pub fn flag(&self, key: &str) -> bool {
+    pub(crate) fn flag(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(|it| it.value == true)
     }
 
     /// A number.
-    pub fn number(&self, key: &str) -> u64 {
+    pub(crate) fn number(&self, key: &str) -> u64 {
         self.values.get(key).and_then(|it| it.value.as_u64()).unwrap_or_default()
     }
 
     /// A list.
-    pub fn list(&self, key: &str) -> Vec<String> {
+    pub(crate) fn list(&self, key: &str) -> Vec<String> {
         let items = self.values.get(key).and_then(|it| it.value.as_array()).into_iter().flatten();
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
     }
 
+    /// The plugins: each a program and its arguments.
+    pub(crate) fn plugins(&self) -> Vec<Vec<String>> {
+        let items = self.values.get("tools.plugins").and_then(|it| it.value.as_array()).into_iter().flatten();
+        let words = |it: &Value| it.as_str().map(str::to_owned);
+        items
+            .map(|item| match item {
+                Value::Object(map) => {
+                    let args = map.get("args").and_then(Value::as_array).into_iter().flatten();
+                    map.get("path").into_iter().chain(args).filter_map(words).collect()
+                }
+                item => words(item).into_iter().collect(),
+            })
+            .collect()
+    }
+
     /// Whether somebody said something about it.
-    pub fn is_set(&self, key: &str) -> bool {
+    pub(crate) fn is_set(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
     }
 
+    /// Whether the project's file has the last word on one of these.
+    pub(crate) fn is_from_project(&self, keys: &[&str]) -> bool {
+        let from = |key: &&str| self.values.get(*key).and_then(|it| it.from.last());
+        keys.iter().filter_map(from).any(|origin| matches!(origin, Origin::Project(_)))
+    }
+
     /// The name of the dialect: as set, or the one that a preset belongs to.
-    pub fn dialect(&self) -> &str {
+    pub(crate) fn dialect(&self) -> &str {
         match self.text("dialect") {
             _ if !self.is_set("dialect") && self.text("tools.preset").is_some() => "preset",
             name => name.unwrap_or("claude"),
@@ -179,7 +197,7 @@ impl Settings {
     }
 
     /// The role in a dialect: as set, or the preset.
-    pub fn role(&self, dialect: &str) -> Option<&str> {
+    pub(crate) fn role(&self, dialect: &str) -> Option<&str> {
         let preset = || self.text("tools.preset").filter(|_| dialect == "preset");
         match self.values.get("role") {
             // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
@@ -320,6 +338,19 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
     match (key.kind, value) {
         (Kind::Path, Value::String(text)) => join(&text),
         (Kind::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
+        (Kind::Programs, Value::Array(items)) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::String(path) => join(&path),
+                Value::Object(mut map) => {
+                    if let Some(path) = map.get("path").and_then(Value::as_str).map(join) {
+                        map.insert("path".into(), path);
+                    }
+                    Value::Object(map)
+                }
+                item => item,
+            })
+            .collect(),
         (_, value) => value,
     }
 }

@@ -5,7 +5,7 @@ mod layers;
 mod source;
 mod trust;
 
-pub use keys::KEYS;
-pub use layers::{Flag, Origin, Setting, Settings, Standing};
-pub use source::{project_file, read_limited, user_file, xdg};
-pub use trust::Trust;
+pub(crate) use keys::KEYS;
+pub(crate) use layers::{Flag, Origin, Setting, Settings, Standing};
+pub(crate) use source::{project_file, read_limited, user_file, xdg};
+pub(crate) use trust::Trust;

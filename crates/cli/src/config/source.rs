@@ -16,36 +16,38 @@ use super::keys::{ALIASES, KEYS, Key};
 
 /// No settings file is larger.
 const LARGEST: u64 = 1 << 20;
-const NAMES: [&str; 3] = ["helve.toml", "helve.yaml", "helve.yml"];
+/// No other name counts: tools may not write these two.
+const NAMES: [&str; 2] = ["helve.toml", "helve.yaml"];
 
 /// The user's home, from the real environment alone.
-pub fn home() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     env::var_os("HOME").map(PathBuf::from).filter(|it| it.is_absolute())
 }
 
 /// A folder that the XDG rules name; relative values count as unset, as the rules say.
-pub fn xdg(variable: &str, beneath_home: &str) -> Option<PathBuf> {
+pub(crate) fn xdg(variable: &str, beneath_home: &str) -> Option<PathBuf> {
     let set = env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
     set.or_else(|| Some(home()?.join(beneath_home)))
 }
 
 /// The user's own settings file: the one that exists, or where it would be.
-pub fn user_file() -> Option<PathBuf> {
+pub(crate) fn user_file() -> Option<PathBuf> {
     let folder = xdg("XDG_CONFIG_HOME", ".config")?.join("helve");
     Some(existing(&folder).unwrap_or_else(|| folder.join(NAMES[0])))
 }
 
 /// The settings file of a project, if it has one: in the workspace itself, never above it.
-pub fn project_file(workspace: &Path) -> Option<PathBuf> {
+pub(crate) fn project_file(workspace: &Path) -> Option<PathBuf> {
     existing(workspace)
 }
 
 fn existing(folder: &Path) -> Option<PathBuf> {
-    NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok())
+    // A folder of that name is no settings file: while commands run, the sandbox puts one in the place of a missing file.
+    NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
 }
 
 /// The bytes of a small regular file. A pipe or device in its place is refused without waiting for it.
-pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -60,7 +62,7 @@ pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The settings in a file's text, flat: `tools.shell.deny` and its value, each checked.
-pub fn settings_in(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key, Value)>, String> {
+pub(crate) fn settings_in(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key, Value)>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree: Value = if path.extension().is_some_and(|it| it == "toml") {
@@ -107,7 +109,7 @@ fn is_table(name: &str) -> bool {
 }
 
 /// What to say about a key that does not exist.
-pub fn unknown(name: &str) -> String {
+pub(crate) fn unknown(name: &str) -> String {
     let names = || KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
     // A wrong last part in the right table is the common case: compare the last parts first.
     let (table, last) = name.rsplit_once('.').map_or(("", name), |(table, last)| (table, last));

@@ -13,30 +13,30 @@ use sha2::{Digest, Sha256};
 use super::source::read_limited;
 
 /// The list of trusted files, in the state folder, readable by its owner alone.
-pub struct Trust {
+pub(crate) struct Trust {
     file: PathBuf,
 }
 
 impl Trust {
     /// The list in this state folder.
-    pub fn new(state: &Path) -> Self {
+    pub(crate) fn new(state: &Path) -> Self {
         Self { file: state.join("trust.json") }
     }
 
     /// Whether this file with this content was accepted.
-    pub fn holds(&self, path: &Path, content: &[u8]) -> bool {
+    pub(crate) fn holds(&self, path: &Path, content: &[u8]) -> bool {
         path.to_str().and_then(|path| self.list().remove(path)).is_some_and(|hash| hash == digest(content))
     }
 
     /// Accepts a file with this content.
-    pub fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let mut list = self.list();
         list.insert(text(path)?.to_owned(), digest(content));
         self.save(&list)
     }
 
     /// Forgets a file. Says whether it was there.
-    pub fn remove(&self, path: &Path) -> io::Result<bool> {
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<bool> {
         let mut list = self.list();
         let known = list.remove(text(path)?).is_some();
         if known {

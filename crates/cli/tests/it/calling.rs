@@ -68,7 +68,15 @@ fn arguments_come_from_standard_input() {
 fn denied_paths_and_protected_names_hold_even_for_the_user() {
     let desk = Desk::new();
     desk.put("work/keys/id.pem", "secret").put("work/.git/config", "[core]\n");
-    let read = desk.run(&["call", "read", r#"{"path":"keys/id.pem"}"#, "--dialect", "preset", "--set", "paths.deny_read=*.pem"]);
+    let read = desk.run(&[
+        "call",
+        "read",
+        r#"{"path":"keys/id.pem"}"#,
+        "--dialect",
+        "preset",
+        "--set",
+        "paths.deny_read=*.pem",
+    ]);
     assert_eq!(read.code, 1);
     assert!(read.out.contains("may not be read here") && !read.out.contains("secret"), "{}", read.out);
     let write = desk.run(&["call", "write", r#"{"path":".git/config","content":"x"}"#, "--dialect", "preset"]);
@@ -108,10 +116,7 @@ fn a_batch_answers_in_order() {
         .map(|it| (it["id"].clone(), it["is_error"].clone(), it["text"].as_str().unwrap().to_owned()))
         .collect();
     let short: Vec<_> = seen.iter().map(|(id, bad, _)| (id.clone(), bad == true)).collect();
-    assert_eq!(
-        short,
-        [(json!(1), false), (json!("w"), false), (json!(3), true), (json!(4), true), (json!(5), false)]
-    );
+    assert_eq!(short, [(json!(1), false), (json!("w"), false), (json!(3), true), (json!(4), true), (json!(5), false)]);
     assert!(seen[0].2.contains("alpha") && seen[4].2.contains("beta"), "{seen:?}");
     assert!(seen[2].2.starts_with("line 3: ") && seen[3].2.starts_with("line 4 names no tool"), "{seen:?}");
     assert_eq!(ran.code, 1);
@@ -123,4 +128,55 @@ fn escape_sequences_go_through_a_pipe_untouched() {
     desk.put("work/a.txt", "red \u{1b}[31m text\n");
     let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
     assert!(ran.out.contains('\u{1b}') || ran.out.contains("\\x1b") || ran.out.contains("\\u{1b}"), "{:?}", ran.out);
+}
+
+#[test]
+fn a_plugin_brings_its_tool() {
+    let desk = Desk::new();
+    desk.put(
+        "home/plugin.sh",
+        "#!/bin/sh\nread -r first\n\
+         echo '{\"type\":\"init\",\"tools\":[{\"name\":\"greet\",\"description\":\"Greets.\",\
+         \"parameters\":{\"type\":\"object\",\"properties\":{}}}]}'\n\
+         while read -r line; do id=$(echo \"$line\" | sed 's/.*\"call_id\":\"\\([^\"]*\\)\".*/\\1/')\n\
+         echo '{\"type\":\"result\",\"call_id\":\"'$id'\",\"content\":[{\"type\":\"text\",\"text\":\"hello\"}],\"is_error\":false}'\n\
+         done\n",
+    );
+    let program = desk.path("home/plugin.sh");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let plugin = format!("tools.plugins={}", program.display());
+    let ran = desk.run(&["call", "greet", "{}", "--set", &plugin]);
+    if ran.err.contains("no sandbox works on this machine") {
+        return;
+    }
+    assert_eq!((ran.code, ran.out.as_str()), (0, "hello\n"), "{}", ran.err);
+}
+
+#[test]
+fn a_command_of_another_machine_is_run_only_when_listed() {
+    let desk = Desk::new().env("SSH_ORIGINAL_COMMAND", "'echo' 'from afar'");
+    desk.put("home/list", "# for the agent\necho\n").put("home/empty", "true\n");
+    let list = |name: &str| desk.path(name).to_str().unwrap().to_owned();
+    assert_eq!(desk.run(&["host-exec", "--allowed", &list("home/list")]).all(), (0, "from afar\n", ""));
+    let denied = desk.run(&["host-exec", "--allowed", &list("home/empty")]);
+    assert_eq!(denied.code, 1);
+    assert!(denied.err.contains("is not in this machine's list"), "{}", denied.err);
+    assert!(desk.run(&["host-exec"]).err.contains("every command is denied"));
+}
+
+#[test]
+fn a_plugin_that_does_not_start_is_told_and_left_out() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "still here\n");
+    let ran = desk.run(&[
+        "call",
+        "read",
+        r#"{"path":"a.txt"}"#,
+        "--dialect",
+        "preset",
+        "--set",
+        "tools.plugins=/no/such/plugin",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.err, "helve: the plugin /no/such/plugin is left out: No such file or directory (os error 2)\n");
 }

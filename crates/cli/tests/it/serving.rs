@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::desk::Desk;
 
 fn script(messages: &[Value]) -> String {
-    messages.iter().map(|it| format!("{it}\n")).collect()
+    messages.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn hello() -> [Value; 2] {
@@ -40,7 +40,7 @@ fn a_client_lists_and_calls() {
     let of = |id: u64| said.iter().find(|it| it["id"] == id).unwrap_or_else(|| panic!("{id}: {}", ran.out));
     assert!(of(1)["result"]["instructions"].as_str().unwrap().contains("DESK/work"));
     let names: Vec<_> = of(2)["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
-    assert_eq!(names, [json!("Read"), json!("Grep")]);
+    assert_eq!(names, [json!("FileRead"), json!("Grep")]);
     let text = of(3)["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("through the protocol"), "{text}");
 }
@@ -60,6 +60,21 @@ fn a_model_has_no_consent_of_its_own() {
     assert!(!file.exists());
 
     let ran = desk.fed(&["mcp", "--set", "approval.mode=acceptEdits"], &input);
+    assert!(file.exists(), "{}", ran.out);
+}
+
+#[test]
+fn a_project_that_chooses_the_dialect_does_not_choose_the_approval() {
+    let desk = Desk::new();
+    desk.put("work/helve.toml", "dialect = 'preset'\n");
+    desk.run(&["config", "trust"]);
+    let file = desk.path("work/new.txt");
+    let call = json!({ "name": "write", "arguments": { "path": "new.txt", "content": "x" } });
+    let [first, second] = hello();
+    let input = script(&[first, second, json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call })]);
+    let ran = desk.fed(&["mcp"], &input);
+    assert!(!file.exists(), "{}", ran.out);
+    let ran = desk.fed(&["mcp", "--dialect", "preset"], &input);
     assert!(file.exists(), "{}", ran.out);
 }
 

@@ -77,7 +77,8 @@ fn even_a_trusted_project_cannot_loosen() {
     );
     desk.run(&["config", "trust"]);
     let ran = desk.run(&["config", "--json"]);
-    let mut told: Vec<_> = ran.err.lines().map(|line| line.replace(" in DESK/work/helve.toml is ignored", "")).collect();
+    let mut told: Vec<_> =
+        ran.err.lines().map(|line| line.replace(" in DESK/work/helve.toml is ignored", "")).collect();
     told.sort();
     assert_eq!(
         told,
@@ -115,7 +116,10 @@ fn a_mistake_is_told_with_what_was_meant() {
         )
     );
     let desk = Desk::new().env("HELVE_DIALCET", "solo");
-    assert_eq!(desk.run(&["tools"]).err, "helve: the variable HELVE_DIALCET is no setting; did you mean HELVE_DIALECT?\n");
+    assert_eq!(
+        desk.run(&["tools"]).err,
+        "helve: the variable HELVE_DIALCET is no setting; did you mean HELVE_DIALECT?\n"
+    );
     assert_eq!(
         desk.run(&["config", "--set", "spill.keep_hours=never"]).err,
         "error: --set spill.keep_hours must be a number from 1 to 8760, not \"never\"\n"
@@ -143,12 +147,24 @@ fn what_the_project_brings_along_is_not_obeyed() {
 fn the_seeds_own_keys_are_understood() {
     let desk = Desk::new();
     desk.put("work/src/a.txt", "");
-    desk.put("home/.config/helve/helve.yaml", "tools:\n  preset: readonly\n  plugins:\n    - path: ./x\n");
+    desk.put(
+        "home/.config/helve/helve.yaml",
+        "tools:\n  preset: readonly\n  plugins:\n    - path: ./x\n      args: [-v]\n",
+    );
     desk.put("work/helve.yaml", "tools:\n  work_dir: src\n");
     desk.run(&["config", "trust"]);
     let ran = desk.run(&["config", "--json"]);
     assert_eq!(ran.json()["workspace"]["value"], "DESK/work/src");
-    let names: Vec<_> = desk.run(&["tools", "--format", "anthropic"]).json().as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    let plugin = json!([{ "path": "DESK/home/.config/helve/./x", "args": ["-v"] }]);
+    assert_eq!(ran.json()["tools.plugins"]["value"], plugin);
+    let names: Vec<_> = desk
+        .run(&["tools", "--format", "anthropic"])
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].clone())
+        .collect();
     assert!(names.contains(&json!("read")) && !names.contains(&json!("write")), "{names:?}");
 }
 

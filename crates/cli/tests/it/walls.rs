@@ -31,10 +31,12 @@ fn a_write_outside_is_refused_and_named() {
     if !walled(&desk) {
         return;
     }
+    // A folder that commands can see and not change.
     let outside = desk.path("home/outside.txt");
+    let seen = format!("roots={}", desk.path("home").display());
     let command = serde_json::json!({ "command": format!("echo x > {}", outside.display()) });
-    let ran = desk.run(&["call", "Bash", &command.to_string()]);
-    assert!(!outside.exists());
+    let ran = desk.run(&["call", "Bash", &command.to_string(), "--set", &seen]);
+    assert!(!outside.exists() && ran.code == 1, "{}", ran.out);
     assert!(ran.out.contains("outside.txt"), "{} {}", ran.out, ran.err);
 
     let command = serde_json::json!({ "command": "echo x > inside.txt" });
@@ -51,4 +53,27 @@ fn commands_can_be_turned_off_and_programs_denied() {
     let denied = desk.run(&["call", "Bash", r#"{"command":"ls; rm -f x"}"#, "--set", "tools.shell.deny=rm"]);
     assert_eq!(denied.code, 1, "{}", denied.out);
     assert!(denied.out.contains("rm"), "{}", denied.out);
+}
+
+#[test]
+fn an_interrupted_command_leaves_nothing_behind() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        return;
+    }
+    let mut child = desk
+        .command(&["call", "Bash", r#"{"command":"touch begun; exec sleep 1000"}"#])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !desk.path("work/begun").exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["begun"]);
 }

@@ -67,7 +67,7 @@ fn quote_word(word: &str) -> String {
 }
 
 /// Words that open or close a structure where a command is expected.
-fn is_keyword(word: &str) -> bool {
+pub(super) fn is_keyword(word: &str) -> bool {
     const KEYWORDS: &[&str] = &[
         "!", "[[", "]]", "{", "}", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case",
         "esac", "select", "function", "in", "coproc", "time",

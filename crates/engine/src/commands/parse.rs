@@ -195,6 +195,11 @@ fn read_into(reading: &mut Reading, command: &str, scripts: usize) -> Result<(),
         reading.operators.push("a further line".into());
     }
     agree(reading, &text, &top, first)?;
+    // The grammar and the shell differ about lines that go on (`x=\⏎ rm`): outside of plain lines both are looked at.
+    let joined = text.replace("\\\n", "");
+    if joined.len() < text.len() && lex::commands(&text).is_none() {
+        read_into(reading, &joined, scripts + 1)?;
+    }
     if tree.root_node().has_error() {
         for words in text.lines().filter_map(lex::commands).flatten() {
             take(reading, words.into_iter().map(Word::Literal).collect(), false, scripts)?;
@@ -383,7 +388,13 @@ impl<'a> Walk<'a> {
     fn command(&mut self, node: Node<'a>) -> Result<(), String> {
         let mut words = Vec::new();
         let mut cursor = node.walk();
+        let mut end = None;
         for child in node.children(&mut cursor) {
+            // Words without a blank between them are one word to the shell.
+            if end == Some(child.start_byte()) && !child.kind().ends_with("redirect") {
+                self.reading.doubt(true, "it can be read in two ways");
+            }
+            end = Some(child.end_byte());
             match child.kind() {
                 "variable_assignment" | "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {}
                 "subshell" => self.reading.doubt(true, "it has parentheses where none are expected"),
@@ -558,6 +569,7 @@ mod tests {
             "while read l; do touch PWN; done < f",
             "[[ -n $(touch PWN) ]]",
             "export X=$(touch PWN)",
+            "x=\\\n touch PWN",
         ] {
             let seen = seen(command);
             assert!(seen.lines().any(|line| line == "touch PWN" || line == "touch PWN …"), "{command}: {seen}");
@@ -594,6 +606,7 @@ mod tests {
             "x='a[$(touch PWN)]'; [[ $x -eq 0 ]]",
             "timeout --unknown 5 touch PWN",
             "if true; then",
+            "qqa$'\\x71$'\\x71<<E\n\nE\n",
             "nsenter -t 1",
         ] {
             assert!(read(command).is_ok_and(|it| it.hides()), "{command}: {}", seen(command));

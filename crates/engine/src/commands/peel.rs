@@ -69,7 +69,7 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "stdbuf", values: "ioe", long_values: &["input", "output", "error"], ..PLAIN },
     Wrapper { name: "timeout", flags: "fpv", values: "ks", skip: 1,
         long_flags: &["foreground", "preserve-status", "verbose"], long_values: &["kill-after", "signal"], ..PLAIN },
-    Wrapper { name: "time", flags: "p", ..PLAIN },
+    Wrapper { name: "time", flags: "p", assigns: true, ..PLAIN },
     Wrapper { name: "ionice", flags: "t", values: "cn", long_flags: &["ignore"], long_values: &["class", "classdata"], ..PLAIN },
     Wrapper { name: "taskset", flags: "c", skip: 1, long_flags: &["cpu-list"], ..PLAIN },
     Wrapper { name: "command", flags: "p", ..PLAIN },
@@ -77,7 +77,7 @@ const WRAPPERS: &[Wrapper] = &[
         long_flags: &["ignore-environment", "null", "debug", "block-signal", "default-signal", "ignore-signal", "list-signal-handling"],
         long_values: &["unset", "chdir"], ..CARRIER },
     Wrapper { name: "exec", flags: "cl", values: "a", ..CARRIER },
-    Wrapper { name: "coproc", ..CARRIER },
+    Wrapper { name: "coproc", assigns: true, ..CARRIER },
     Wrapper { name: "chrt", flags: "abdfiormRv", values: "TPD", skip: 1, ..CARRIER },
     Wrapper { name: "sudo", flags: "ABbEeHiKklNnPSsVv", values: "CcDghpRrTtUu", assigns: true,
         long_flags: &["askpass", "background", "bell", "edit", "login", "no-update", "non-interactive", "preserve-env", "preserve-groups", "reset-timestamp", "set-home", "shell", "stdin"],
@@ -204,6 +204,10 @@ pub(super) fn peel(words: &[Word], open: bool) -> Peeled {
     let Some(program) = words.first().and_then(Word::known) else { return peeled };
     let name = base_name(program);
     let rest = &words[1..];
+    // A word of the grammar that was taken for a program: the line means something else. `time` is known well enough.
+    if name == program && name != "time" && lex::is_keyword(name) {
+        peeled.doubts.push((true, format!("`{name}` stands where a program is expected")));
+    }
     match name {
         "cd" | "pushd" => peeled.moves.extend(rest.iter().filter_map(Word::known).map(str::to_owned)),
         "eval" => script(&mut peeled, rest, open, "eval"),

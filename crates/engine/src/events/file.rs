@@ -37,7 +37,7 @@ impl Log {
             return Err(io::Error::other(format!("{} is not a regular file", path.display())));
         }
         let mut log = Self { file, run: run.to_owned(), known: 0, seq: 0 };
-        log.locked(|log| log.catch_up())?;
+        log.locked(Self::catch_up)?;
         Ok(log)
     }
 
@@ -195,7 +195,9 @@ mod tests {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|it| it.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         let text = fs::read_to_string(&path).unwrap();
         for run in ["even", "odd"] {
             let seen: Vec<u64> = text

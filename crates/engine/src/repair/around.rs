@@ -20,6 +20,15 @@ pub(super) fn read(text: &str, mends: &mut Mends) -> Result<Value, String> {
     reader.skip_blanks();
     let value = match reader.peek() {
         Some('{' | '[') => reader.value()?,
+        Some(quote @ ('"' | '\'' | '`')) if is_object_in_quotes(&reader.rest()[1..]) => {
+            // Read as text it would be unescaped once too often.
+            reader.mends.harmless("quotes around the JSON");
+            reader.advance(1);
+            let value = reader.value()?;
+            reader.skip_blanks();
+            reader.take(quote);
+            value
+        }
         Some(quote) if super::quoted::closers(quote).is_some() => reader.value()?,
         _ => {
             let start = start_within_prose(reader.rest()).ok_or("there is no JSON object in it")?;
@@ -71,6 +80,12 @@ fn start_within_prose(text: &str) -> Option<usize> {
         Some(fence) if text[fence..].contains(['{', '[']) => Some(fence),
         _ => Some(brace),
     }
+}
+
+/// `{"` where a text in quotes would need `{\"`.
+fn is_object_in_quotes(text: &str) -> bool {
+    let inside = text.trim_start_matches(is_blank).strip_prefix('{');
+    inside.is_some_and(|it| it.trim_start_matches(is_blank).starts_with(['"', '\'']))
 }
 
 /// `callback_123(` and the like.

@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
             ';' | ')' => self.inside.is_empty(),
             _ if self.inside.is_empty() => behind.starts_with("```") || gap.contains('\n'),
             '=' => is_key,
-            _ if is_key => !next.is_alphanumeric(),
+            _ if is_key => !next.is_alphabetic(),
             '{' | '[' | '-' | '0'..='9' => self.inside.last() == Some(&Inside::List) || gap.contains('\n'),
             next if closers(next).is_some() => !gap.is_empty() || self.inside.last() == Some(&Inside::List),
             next if next.is_alphabetic() || next == '_' => {

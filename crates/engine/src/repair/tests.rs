@@ -48,6 +48,8 @@ fn content_stays_what_it_was() {
         ("{\"a\": \"```{}```\",}", json!({ "a": "```{}```" })),
         ("{\"a\": \"// no comment, # neither\",}", json!({ "a": "// no comment, # neither" })),
         ("{\"u\": \"\\ud83d\\ude00\",}", json!({ "u": "😀" })),
+        (r#""{"a": "x\\n", "b": 1}""#, json!({ "a": "x\\n", "b": 1 })),
+        (r#"'{"a": "it's \n"}'"#, json!({ "a": "it's \n" })),
         ("{\"a\": .5, \"b\": 1_000}", json!({ "a": 0.5, "b": 1000 })),
         ("", json!({})),
         (" \n", json!({})),
@@ -65,7 +67,7 @@ fn a_guess_is_called_a_guess() {
         (r#"{"a": 12"#, json!({ "a": 12 })),
         (r#"{"a": 1,"#, json!({ "a": 1 })),
         ("{", json!({})),
-        (r#"{"a": 1 "b": 2}"#, json!({ "a": "1", "b": 2 })),
+        (r#"{"a": 1 "b": 2}"#, json!({ "a": 1, "b": 2 })),
         (r#"{"a": 007}"#, json!({ "a": "007" })),
         (r#"{"a": NaN}"#, json!({ "a": "NaN" })),
         (r#"{"a": "\d+"}"#, json!({ "a": "\\d+" })),
@@ -74,12 +76,11 @@ fn a_guess_is_called_a_guess() {
         (r#"{"a": 1, "a": 2,}"#, json!({ "a": 2 })),
         (r#"{"a":}"#, json!({ "a": null })),
         (r#"{"a":2]"#, json!({ "a": 2 })),
+        (r#"{"a" 2}"#, json!({ "a": 2 })),
     ] {
         let (value, risk) = read(text);
         assert_eq!(risk, Risk::Guess, "{text}");
-        if text != r#"{"a": 1 "b": 2}"# {
-            assert_eq!(value, wanted, "{text}");
-        }
+        assert_eq!(value, wanted, "{text}");
     }
 }
 

@@ -61,12 +61,14 @@ impl Scrub {
 
     /// Takes secrets out of all texts in a value; says whether there were any.
     pub fn value(&self, value: &mut Value) -> bool {
+        let mut any = false;
         match value {
-            Value::String(text) => self.string(text),
-            Value::Array(items) => items.iter_mut().fold(false, |any, it| self.value(it) || any),
-            Value::Object(map) => map.iter_mut().fold(false, |any, (key, it)| self.field(key, it) || any),
-            _ => false,
+            Value::String(text) => any = self.string(text),
+            Value::Array(items) => items.iter_mut().for_each(|it| any |= self.value(it)),
+            Value::Object(map) => map.iter_mut().for_each(|(key, it)| any |= self.field(key, it)),
+            _ => {}
         }
+        any
     }
 
     /// Takes secrets out of the words, the data and the remarks of a reply.

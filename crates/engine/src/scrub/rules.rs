@@ -12,7 +12,7 @@ const NEAR: usize = 700;
 /// Everything that a secret can begin with or stand behind.
 static ANCHOR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?i-u:bearer\s|basic\s|passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|(?:private|access|account|auth)[_-]?key)",
+        r"(?i-u:bearer\s|basic\s|passw(?:or)?d|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|(?:private|access|account|auth)[_-]?key)",
         r"|sk-|[sr]k_(?:live|test)_|gh[pousr]_|github_pat_|AKIA|ASIA|xox[abeoprs]-|xapp-|AIza|ya29\.|glpat-|npm_|hf_|pypi-|dop_v1_",
         r"|SG\.|eyJ|://|-----BEGIN |AGE-SECRET-KEY-1|sbp_|shpat_|dckr_pat_|tvly-|lin_api_|gsk_",
     ))
@@ -35,17 +35,17 @@ static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What stands between a word such as `password` and its value, and the value: in quotes (2), or bare (3).
 static GIVEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r#"^(?:\\?["'])?\]?([ \t]*(?:=>|:=|=|:)[ \t]*|[ \t]+is[ \t]+|[ \t]+)(?:\\?["'`]([^"'`\\\r\n]{1,512})\\?["'`]|([^\s"'`,;&<>(){}\[\]\\|]{1,512}))"#,
+        r#"^(?:\\?["'])?\]?([ \t]*(?:=>|:=|=|:)[ \t]*|[ \t]+is[ \t]+|[ \t]+)(?:\\?["'`]([^"'`\\\r\n]+)\\?["'`]|([^\s"'`,;&<>(){}\[\]\\|]+))"#,
     )
     .ok()
 });
 
 static CREDENTIALS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#"^(?i:bearer|basic)[ \t]+([A-Za-z0-9._~+/=-]{16,})"#).ok());
+    LazyLock::new(|| Regex::new(r"^(?i:bearer|basic)[ \t]+([A-Za-z0-9._~+/=-]{16,})").ok());
 
 /// User and password, or a token alone, before the host of an address.
 static USERINFO: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#"^://(?:[^\s/@:"'<>]*:([^\s/@"'<>]{1,512})|([A-Za-z0-9_-]{20,512}))@"#).ok());
+    LazyLock::new(|| Regex::new(r#"^://(?:[^\s/@:"'<>]*:([^\s/@"'<>]+)|([A-Za-z0-9_-]{20,}))@"#).ok());
 
 static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----((?:\s|\\[nr])*(?:[A-Za-z-]+: [^\n\\]*(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{16,}(?:[A-Za-z0-9+/=\s,]|\\[nr])*)")
@@ -112,15 +112,17 @@ fn credentials_at(near: &str, start: usize) -> Option<Range<usize>> {
 
 /// A value behind a word such as `password`.
 fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
+    const WORDS: [&str; 7] = ["password", "passwd", "passphrase", "pwd", "secret", "token", "key"];
+    let anchor = text[word.clone()].to_ascii_lowercase();
+    if !WORDS.iter().any(|it| anchor.ends_with(it)) {
+        return None;
+    }
     let behind = &text[word.end..text.floor_char_boundary(word.end + NEAR)];
     let found = GIVEN.as_ref()?.captures(behind)?;
     let sign = found.get(1)?.as_str();
     let name = name_before(text, word);
     let bare_sign = sign.trim().is_empty();
-    if bare_sign
-        && !text[..word.end].trim_end_matches(|it: char| it.is_ascii_alphanumeric() || it == '-').ends_with(' ')
-        || bare_sign && !name.starts_with("--")
-    {
+    if bare_sign && !name.starts_with("--") {
         return None;
     }
     let secret = found.get(2).or(found.get(3))?;

@@ -36,6 +36,7 @@ fn what_stands_behind_a_telling_word_goes() {
         ("export API_KEY=abcdefgh", "export API_KEY=[REDACTED]"),
         (r#"{"api_key": "a1b2c3d4"}"#, r#"{"api_key": "[REDACTED]"}"#),
         (r#"{\"api_key\": \"a1b2c3d4\"}"#, r#"{\"api_key\": \"[REDACTED]\"}"#),
+        ("secretKey: \"a1b2c3d4\"", "secretKey: \"[REDACTED]\""),
         ("client_secret: 'x8!kfj32'", "client_secret: '[REDACTED]'"),
         ("password: S3cr3tPass99", "password: [REDACTED]"),
         ("https://x.org/?access_token=abc123def&a=1", "https://x.org/?access_token=[REDACTED]&a=1"),
@@ -105,6 +106,7 @@ fn ordinary_code_stays() {
         ".sk-folding-cube-container-wide {",
         "if text.contains(\"-----BEGIN RSA PRIVATE KEY-----\") {",
         "mask-password-2",
+        "hf_ = a1b2c3d4e5",
         "the token is used by parser2",
     ] {
         assert_eq!(clean(text), text);

@@ -1,5 +1,8 @@
 //! Whether a value behind a telling name is a secret, or code, a placeholder, a number.
 
+/// Longer values are content, not secrets.
+const LONGEST: usize = 512;
+
 /// A value behind a name such as `password`.
 pub(super) struct Given<'a> {
     /// The whole name.
@@ -15,7 +18,7 @@ pub(super) struct Given<'a> {
 
 impl Given<'_> {
     pub(super) fn is_secret(&self) -> bool {
-        if is_stand_in(self.value) || is_id(self.value) || is_path(self.value) {
+        if self.value.len() > LONGEST || is_stand_in(self.value) || is_id(self.value) || is_path(self.value) {
             return false;
         }
         if self.quoted { is_literal(self.name, self.value) } else { self.is_bare_secret() }
@@ -61,7 +64,7 @@ pub(super) fn is_secret_under(key: &str, text: &str) -> bool {
         "secretkey",
         "clientsecret",
     ];
-    if key.len() > 64 || text.len() > 512 {
+    if key.len() > 64 || text.len() > LONGEST {
         return false;
     }
     let plain: String = key.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect();

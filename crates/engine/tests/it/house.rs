@@ -19,21 +19,21 @@ use serde_json::{Value, json};
 
 /// What the events said, in order.
 #[derive(Clone, Default)]
-pub struct Ear(Arc<Mutex<Vec<Value>>>);
+pub(crate) struct Ear(Arc<Mutex<Vec<Value>>>);
 
 impl Ear {
-    pub fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> Events {
         let heard = self.0.clone();
         Events::callback("run-1", Arc::new(move |event: &Value| heard.lock().unwrap().push(event.clone())))
     }
 
-    pub fn heard(&self) -> Vec<Value> {
+    pub(crate) fn heard(&self) -> Vec<Value> {
         self.0.lock().unwrap().clone()
     }
 }
 
 /// `Say` looks only, `Put` changes things, `Run` executes.
-pub fn dialect() -> Dialect {
+pub(crate) fn dialect() -> Dialect {
     Dialect {
         name: "tiny",
         about: "three tools",
@@ -118,15 +118,15 @@ fn run() -> Entry {
     })
 }
 
-pub fn builder() -> Builder {
+pub(crate) fn builder() -> Builder {
     Engine::builder(dialect())
 }
 
-pub fn engine() -> Engine {
+pub(crate) fn engine() -> Engine {
     builder().build().unwrap()
 }
 
-pub fn call() -> Call {
+pub(crate) fn call() -> Call {
     let ports = Ports { host: Arc::new(Nowhere), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
     Call::new("call-1", Arc::new(Session::new("s", workspace, ports)))

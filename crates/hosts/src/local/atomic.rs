@@ -112,7 +112,7 @@ impl<'a> Draft<'a> {
         fill(&fd, bytes)?;
         match like {
             Some(like) => like.give(&fd)?,
-            None => fchmod(&fd, Mode::from_raw_mode(0o666 & !umask()))?,
+            None => set_mode(&fd, 0o666 & !umask())?,
         }
         rustix::fs::fsync(&fd)?;
         Ok(draft)
@@ -184,7 +184,7 @@ impl Like {
             // Not ours to give away; the group alone may be.
             _ = fchown(fd, None, Some(group));
         }
-        fchmod(fd, Mode::from_raw_mode(self.stat.st_mode & 0o1777))?;
+        set_mode(fd, self.stat.st_mode & 0o1777)?;
         for (name, value) in &self.attributes {
             _ = fsetxattr(fd, name.as_slice(), value, XattrFlags::empty());
         }
@@ -207,6 +207,14 @@ fn attributes(fd: &OwnedFd) -> Vec<(Vec<u8>, Vec<u8>)> {
     names.split(|byte| *byte == 0).filter(kept).filter_map(value).collect()
 }
 
+/// A disk without modes gives all files the same one; that is no reason not to write.
+fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
+    match fchmod(fd, Mode::from_raw_mode(mode)) {
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        result => result,
+    }
+}
+
 fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
@@ -225,7 +233,9 @@ fn umask() -> u32 {
     *UMASK.get_or_init(|| {
         std::fs::read_to_string("/proc/self/status")
             .ok()
-            .and_then(|status| u32::from_str_radix(status.lines().find_map(|it| it.strip_prefix("Umask:"))?.trim(), 8).ok())
+            .and_then(|status| {
+                u32::from_str_radix(status.lines().find_map(|it| it.strip_prefix("Umask:"))?.trim(), 8).ok()
+            })
             .unwrap_or(0o022)
     })
 }

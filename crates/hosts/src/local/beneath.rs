@@ -15,7 +15,9 @@ use std::{
 use helve_contract::{Error, FileFault, Result, SafePath, nearest};
 use rustix::{
     fd::{AsFd as _, BorrowedFd, OwnedFd},
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlinkat, unlinkat},
+    fs::{
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlinkat, unlinkat,
+    },
     io::Errno,
 };
 
@@ -178,7 +180,8 @@ impl Beneath {
         }
     }
 
-    /// Opens a path that has no links in it; answers `LOOP` where there is one.
+    /// Opens a path that has no links in it; answers `LOOP` where there is one. `PATH` with `NOFOLLOW` opens a link at
+    /// the end itself.
     pub(super) fn straight(&self, top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         if self.way == Way::ByHand {
             return by_hand(top, relative, flags);
@@ -230,9 +233,8 @@ impl Beneath {
         self.forget_deleted(path, &top);
         let top = self.top(path)?;
         for _ in 0..TRIES {
-            match self.place_around(path, &top, last, parents)? {
-                Some(place) => return Ok(place),
-                None => continue,
+            if let Some(place) = self.place_around(path, &top, last, parents)? {
+                return Ok(place);
             }
         }
         Err(restless(path))
@@ -327,8 +329,13 @@ fn by_hand(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Err
         let next = openat(&here, name, step, Mode::empty())?;
         here = if is_link(&next) { return Err(Errno::LOOP) } else { next };
     }
-    let fd = openat(&here, last, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    if is_link(&fd) { Err(Errno::LOOP) } else { Ok(fd) }
+    let fd = match openat(&here, last, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        // A link where a folder is wanted: not a folder, says the kernel, before it says that it is a link.
+        Err(Errno::NOTDIR) if names_link(&here, last) => return Err(Errno::LOOP),
+        fd => fd?,
+    };
+    let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
+    if !wants_link && is_link(&fd) { Err(Errno::LOOP) } else { Ok(fd) }
 }
 
 /// Tries again while the kernel asks for it.
@@ -452,4 +459,109 @@ fn push(ahead: &mut Vec<OsString>, path: &Path) {
         Component::ParentDir => Some("..".into()),
         _ => None,
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use helve_contract::{Access, PathRules, Reading, Root, Workspace};
+
+    use super::*;
+
+    /// A folder with a root in it and something outside; gone when dropped.
+    struct Ground(PathBuf);
+
+    impl Ground {
+        fn new(name: &str) -> Self {
+            let dir = fs::canonicalize(std::env::temp_dir()).unwrap();
+            let dir = dir.join(format!("helve-beneath-{name}-{}", std::process::id()));
+            fs::create_dir_all(dir.join("root/real/deep")).unwrap();
+            fs::write(dir.join("root/real/deep/file"), "inside").unwrap();
+            fs::write(dir.join("secret"), "outside").unwrap();
+            for (link, target) in [
+                ("relative", "real/deep/file".into()),
+                ("absolute", dir.join("root/real/deep/file")),
+                ("folder", dir.join("root/real")),
+                ("real/up", "../real/./deep/../deep".into()),
+                ("out", "../secret".into()),
+                ("out-absolute", dir.join("secret")),
+                ("neighbour", PathBuf::from(format!("{}-evil/x", dir.join("root").display()))),
+                ("loop", "loop".into()),
+                ("nothing", "real/missing/../deep/file".into()),
+            ] {
+                std::os::unix::fs::symlink(target, dir.join("root").join(link)).unwrap();
+            }
+            Self(dir)
+        }
+
+        fn path(&self, path: &str) -> SafePath {
+            let roots = [Root::writable(self.0.join("root"))];
+            let workspace = Workspace::new(roots, PathRules::default(), Reading::Relative);
+            workspace.check(Path::new(path), Access::Write, None).unwrap()
+        }
+
+        fn read(&self, beneath: &Beneath, path: &str) -> String {
+            use std::io::Read as _;
+            match beneath.open(&self.path(path), OFlags::RDONLY) {
+                Ok(opened) => {
+                    let mut text = String::new();
+                    fs::File::from(opened.fd).read_to_string(&mut text).unwrap();
+                    format!("{text} {}", opened.real.unwrap_or_else(|| path.into()).display())
+                }
+                Err(Error::File { fault, .. }) => format!("{fault:?}"),
+                Err(error) => error.to_string(),
+            }
+        }
+    }
+
+    impl Drop for Ground {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn both_ways_lead_to_the_same_places() {
+        let ground = Ground::new("both");
+        for beneath in [Beneath::new(), Beneath::by(Way::ByHand)] {
+            for (path, wanted) in [
+                ("real/deep/file", "inside real/deep/file"),
+                ("relative", "inside real/deep/file"),
+                ("absolute", "inside real/deep/file"),
+                ("folder/deep/file", "inside real/deep/file"),
+                ("real/up/file", "inside real/deep/file"),
+                ("folder/up/file", "inside real/deep/file"),
+                ("out", "Outside"),
+                ("out-absolute", "Outside"),
+                ("neighbour", "Outside"),
+                ("loop", "LinkLoop"),
+                ("nothing", "Missing { near: [] }"),
+                ("real/deep/fil", "Missing { near: [\"real/deep/file\"] }"),
+                ("real/deep/file/x", "NotFolder"),
+            ] {
+                assert_eq!(ground.read(&beneath, path), wanted, "{path} by {:?}", beneath.way);
+            }
+        }
+    }
+
+    #[test]
+    fn both_ways_find_the_same_place_to_write() {
+        let ground = Ground::new("place");
+        for beneath in [Beneath::new(), Beneath::by(Way::ByHand)] {
+            for (path, wanted) in [
+                ("new", "new"),
+                ("relative", "real/deep/file"),
+                ("folder/new/er", "real/new/er"),
+                ("real/up/new", "real/deep/new"),
+            ] {
+                let place = beneath.place(&ground.path(path), Last::Follow, Parents::Make).unwrap();
+                assert_eq!((place.real.as_path(), place.folder.key.1 > 0), (Path::new(wanted), true), "{path}");
+            }
+            // What was made for a write that did not happen is gone.
+            assert!(!ground.0.join("root/real/new").exists());
+            let kept = beneath.place(&ground.path("relative"), Last::Keep, Parents::Need).unwrap();
+            assert_eq!((kept.real.as_path(), kept.name.as_os_str()), (Path::new("relative"), OsStr::new("relative")));
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! Several changes, all or none: prepare everything, check everything under the locks, then rename one after the other.
 
-use std::{collections::BTreeMap, ffi::OsStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+};
 
 use helve_contract::{
     Error, FileFault, Result, SafePath,
@@ -67,13 +70,16 @@ fn undo(done: &mut [Step<'_>], first: &Error) -> Result<()> {
     if stuck.is_empty() {
         return Ok(());
     }
-    Err(Error::failed(format!("{first}. Taking back the changes before it failed for {}: look at them", stuck.join(", "))))
+    Err(Error::failed(format!(
+        "{first}. Taking back the changes before it failed for {}: look at them",
+        stuck.join(", ")
+    )))
 }
 
 fn refuse_twice(changes: &[Change], places: &[Place]) -> Result<()> {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for (change, place) in changes.iter().zip(places) {
-        if seen.insert((place.folder.key, &place.name), ()).is_some() {
+        if !seen.insert((place.folder.key, &place.name)) {
             let text = format!("{} is changed twice; join the two changes into one", path_of(change));
             return Err(Error::failed(text));
         }
@@ -249,5 +255,58 @@ impl Drop for Step<'_> {
         {
             _ = unlinkat(&self.folder.fd, &kept.name, AtFlags::empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+
+    use helve_contract::{Access, PathRules, Reading, Root, Workspace};
+
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_taken_back() {
+        let dir = fs::canonicalize(std::env::temp_dir()).unwrap().join(format!("helve-undo-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("a"), "a1").unwrap();
+        fs::write(dir.join("b"), "b1").unwrap();
+        let inode = fs::metadata(dir.join("a")).unwrap().ino();
+        let workspace = Workspace::new([Root::writable(&dir)], PathRules::default(), Reading::Relative);
+        let path = |name: &str| workspace.check(Path::new(name), Access::Write, None).unwrap();
+        let write = |name: &str| Change::Write {
+            path: path(name),
+            bytes: b"new".to_vec(),
+            expect: Expect::Anything,
+            like: None,
+        };
+        let changes =
+            [write("a"), Change::Remove { path: path("b"), expect: Expect::Anything }, write("c"), write("d/e")];
+
+        let beneath = Beneath::new();
+        let places: Vec<Place> =
+            changes.iter().map(|change| beneath.place(path_of(change), Last::Follow, Parents::Make).unwrap()).collect();
+        let mut steps: Vec<Step<'_>> = changes
+            .iter()
+            .zip(&places)
+            .map(|(change, place)| Step::prepare(&beneath, change, place).unwrap())
+            .collect();
+        for step in &mut steps {
+            step.check(&beneath).unwrap();
+            step.commit(false).unwrap();
+        }
+        let seen = |name: &str| fs::read_to_string(dir.join(name)).ok();
+        assert_eq!(["a", "b", "c", "d/e"].map(seen).map(Option::unwrap_or_default), ["new", "", "new", "new"]);
+
+        undo(&mut steps, &Error::failed("the disk broke")).unwrap();
+        drop(steps);
+        drop(places);
+        let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!([seen("a"), seen("b")].map(Option::unwrap), ["a1", "b1"]);
+        assert_eq!(fs::metadata(dir.join("a")).unwrap().ino(), inode);
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -78,6 +78,7 @@ impl Drop for Held<'_> {
 }
 
 fn waited() -> Trouble {
-    let text = format!("another writer has held its folder for {} s; nothing was changed, try again", PATIENCE.as_secs());
+    let text =
+        format!("another writer has held its folder for {} s; nothing was changed, try again", PATIENCE.as_secs());
     FileFault::Other(text).into()
 }

@@ -18,7 +18,9 @@ use super::{
 /// Removes a file, a link (not what it points to), or a folder with all that is in it.
 pub(super) fn remove(beneath: &Beneath, path: &SafePath) -> Result<Kind> {
     if path.relative().as_os_str().is_empty() {
-        return Err(Error::denied(format!("{path} is the workspace itself, which is not removed; name something in it")));
+        return Err(Error::denied(format!(
+            "{path} is the workspace itself, which is not removed; name something in it"
+        )));
     }
     let failed = |errno: Errno| beneath.explain(path, errno.into());
     let place = beneath.place(path, Last::Keep, Parents::Need)?;

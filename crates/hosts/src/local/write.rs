@@ -19,9 +19,8 @@ const TRIES: usize = 16;
 pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
     for _ in 0..TRIES {
         let place = beneath.place(path, Last::Follow, Parents::Make)?;
-        match replace(place, bytes, expect).map_err(|trouble| trouble.about(path))? {
-            Some(written) => return Ok(written),
-            None => continue,
+        if let Some(written) = replace(place, bytes, expect).map_err(|trouble| trouble.about(path))? {
+            return Ok(written);
         }
     }
     Err(Error::file(path, FileFault::LinkLoop))

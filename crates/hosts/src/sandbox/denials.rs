@@ -4,16 +4,29 @@ use std::path::{Component, Path, PathBuf};
 
 use helve_contract::ports::Level;
 
+use super::Witness;
 use crate::supervise::{Grant, Launch, Sockets};
 
 /// Complaints that a wall may be behind.
-const REFUSALS: [&str; 5] =
-    ["Read-only file system", "Permission denied", "Operation not permitted", "Is a directory", "Device or resource busy"];
+const REFUSALS: [&str; 5] = [
+    "Read-only file system",
+    "Permission denied",
+    "Operation not permitted",
+    "Is a directory",
+    "Device or resource busy",
+];
 
 /// Complaints of programs that look for a network.
 const NO_NETWORK: [&str; 9] = [
-    "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
-    "Could not resolve proxy", "getaddrinfo ENOTFOUND", "EAI_AGAIN", "failed to lookup address", "socket: Operation not permitted",
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "Could not resolve proxy",
+    "getaddrinfo ENOTFOUND",
+    "EAI_AGAIN",
+    "failed to lookup address",
+    "socket: Operation not permitted",
 ];
 
 /// The longest line that is looked at.
@@ -29,6 +42,7 @@ pub(crate) struct Denials {
     dir: PathBuf,
     writable: Vec<PathBuf>,
     protected: Vec<PathBuf>,
+    witness: Witness,
     memory: Option<u64>,
     line: Vec<u8>,
     places: Vec<PathBuf>,
@@ -46,6 +60,7 @@ impl Denials {
             dir: plan.dir.clone(),
             writable: grants.filter(|(_, grant)| *grant == Grant::Write).map(|(place, _)| place.clone()).collect(),
             protected: launch.protected.clone(),
+            witness: launch.witness.clone(),
             memory: plan.limits.memory,
             line: Vec::new(),
             places: Vec::new(),
@@ -101,11 +116,13 @@ impl Denials {
             .map(|place| {
                 let shown = place.display();
                 if self.protects(place) {
-                    format!("{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it")
+                    format!(
+                        "{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it"
+                    )
                 } else {
                     format!(
                         "the sandbox ({level}) refused access to {shown}: commands may write only in the workspace and \
-                         in /tmp. Work there, or ask the user to add the folder under [sandbox] in helve.toml: \
+                         in $TMPDIR. Work there, or ask the user to add the folder under [sandbox] in helve.toml: \
                          writable = [\"{}\"]",
                         place.parent().unwrap_or(place).display()
                     )
@@ -118,9 +135,12 @@ impl Denials {
                  network = \"on\" under [sandbox] in helve.toml"
             ));
         }
+        told.extend(self.witness.tell());
         if out_of_memory {
             let limit = self.memory.unwrap_or(0) >> 20;
-            told.push(format!("the command used more memory than the {limit} MiB it may have, and was killed for that"));
+            told.push(format!(
+                "the command used more memory than the {limit} MiB it may have, and was killed for that"
+            ));
         }
         told
     }
@@ -170,6 +190,7 @@ mod tests {
             dir: "/w".into(),
             writable: vec!["/w".into(), "/tmp".into()],
             protected: vec!["/w/.git/hooks".into()],
+            witness: Witness::default(),
             memory: None,
             line: Vec::new(),
             places: Vec::new(),
@@ -194,7 +215,7 @@ mod tests {
             assert_eq!(
                 told(line),
                 [
-                    "the sandbox (L3) refused access to /etc/x: commands may write only in the workspace and in /tmp. Work \
+                    "the sandbox (L3) refused access to /etc/x: commands may write only in the workspace and in $TMPDIR. Work \
                      there, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"/etc\"]"
                 ],
                 "{line}"

@@ -32,9 +32,8 @@ const FIXED: [(&str, &str); 11] = [
 ];
 
 /// Beginnings of names that make other programs run code of the sender's choice, or change how they are walled in.
-const REFUSED_PREFIXES: [&str; 11] = [
-    "LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GCONV_", "MALLOC_", "PERL5", "RUSTC", "CARGO_", "NPM_CONFIG_", "HELVE_",
-];
+const REFUSED_PREFIXES: [&str; 11] =
+    ["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GCONV_", "MALLOC_", "PERL5", "RUSTC", "CARGO_", "NPM_CONFIG_", "HELVE_"];
 
 /// Names of the same kind.
 const REFUSED: [&str; 37] = [
@@ -154,10 +153,7 @@ mod tests {
         for name in ["LD_PRELOAD", "ld_preload", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS", "PYTHONPATH", "PATH"] {
             assert!(said(name).starts_with(&format!("the environment variable `{name}` is not accepted")), "{name}");
         }
-        assert_eq!(
-            said("A B"),
-            "`A B` is not a name for an environment variable; use letters, digits and underscores"
-        );
+        assert_eq!(said("A B"), "`A B` is not a name for an environment variable; use letters, digits and underscores");
         assert_eq!(said("CI"), "accepted");
     }
 

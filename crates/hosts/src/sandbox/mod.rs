@@ -8,8 +8,10 @@ mod report;
 mod settings;
 mod spawn;
 mod view;
+mod witness;
 
 pub(crate) use denials::Denials;
 pub use report::{Report, Trial};
 pub use settings::{Limits, Net, SandboxSettings, Wanted};
 pub use spawn::Sandbox;
+pub(crate) use witness::Witness;

@@ -155,7 +155,9 @@ impl StandIn {
                     return Ok(Some(Self { path: path.to_owned() }));
                 }
                 Ok(None) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+                {
                     return Ok(None);
                 }
                 Err(error) => {

@@ -20,6 +20,7 @@ use super::{
     report::{Report, Trial},
     settings::{Net, SandboxSettings, Wanted},
     view::View,
+    witness::Witness,
 };
 use crate::{
     local::Spawn,
@@ -84,12 +85,13 @@ impl Inner {
         let argv = argv(command)?;
         let dir = start_folder(command)?;
         let setting = Setting::of(self, found, level, command);
-        let (mounts, keep) = match level {
-            Level::Full | Level::Nested => {
-                let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
-                protect::prepare(writable, &self.settings.protected)?
-            }
-            _ => (protect::Mounts::default(), Keep::new()),
+        let writable = || setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
+        let names = &self.settings.protected;
+        let (mounts, keep, witness) = if level >= Level::Nested {
+            let (mounts, keep) = protect::prepare(writable(), names)?;
+            (mounts, keep, Witness::of_new(writable(), names))
+        } else {
+            (protect::Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
         };
         let (program, args) = found.command_line(&setting, &mounts);
         let plan = Plan {
@@ -111,6 +113,7 @@ impl Inner {
             level,
             network_off: setting.network == Net::Off && level >= Level::Rules,
             protected: mounts.read_only,
+            witness,
             cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
             keep,
         })
@@ -176,9 +179,11 @@ fn start_folder(command: &Command) -> Result<PathBuf> {
     if !real.is_dir() {
         return Err(Error::file(&command.dir, FileFault::NotFolder));
     }
-    let inside = command.roots.iter().chain([&command.dir]).any(|root| {
-        fs::canonicalize(&root.root().dir).is_ok_and(|root| real.starts_with(root))
-    });
+    let inside = command
+        .roots
+        .iter()
+        .chain([&command.dir])
+        .any(|root| fs::canonicalize(&root.root().dir).is_ok_and(|root| real.starts_with(root)));
     if inside { Ok(real) } else { Err(Error::file(&command.dir, FileFault::Outside)) }
 }
 
@@ -205,7 +210,12 @@ impl<'a> Setting<'a> {
             .collect();
         roots.sort();
         // Of one folder with two rights the later one, which is the writable one, holds.
-        roots.dedup_by(|later, kept| later.0 == kept.0 && { kept.1 |= later.1; true });
+        roots.dedup_by(|later, kept| {
+            later.0 == kept.0 && {
+                kept.1 |= later.1;
+                true
+            }
+        });
         Self { level, settings, found, network, roots }
     }
 
@@ -303,6 +313,12 @@ impl Found {
                 break;
             }
         }
+        if found.report.level == Some(Level::Rules) && !settings.protected.is_empty() {
+            found.report.notes.push(
+                "protected places: L1 cannot make them read-only; changes to them are told after each command"
+                    .to_owned(),
+            );
+        }
         if found.report.level.is_none() && settings.wanted == Wanted::NoneAccepted {
             found.report.level = Some(Level::None);
         }
@@ -347,6 +363,7 @@ impl Found {
             level,
             network_off: true,
             protected: Vec::new(),
+            witness: Witness::default(),
             cgroup: None,
             keep: Keep::new(),
         })

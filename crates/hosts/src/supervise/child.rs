@@ -16,8 +16,8 @@ use landlock::{
 use rustix::{
     process::{Resource, Rlimit, chdir, getrlimit, ioctl_tiocsctty, setrlimit, setsid},
     thread::{
-        CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
-        set_capabilities_secure_bits, set_no_new_privs,
+        CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+        remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
     },
 };
 
@@ -89,7 +89,8 @@ fn limit(limits: &Limits, tree: Tree) -> Result<(), String> {
     ] {
         let now = getrlimit(resource);
         let most = now.maximum.map_or(most, |above| most.min(above));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(saying("cannot set limits"))?;
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+            .map_err(saying("cannot set limits"))?;
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ use super::{
     process::Running,
     terminal,
 };
+use crate::sandbox::Witness;
 
 /// What is let go when the process is gone: files that stood in for missing ones, a control group.
 pub(crate) type Keep = Vec<Box<dyn Any + Send>>;
@@ -63,6 +64,8 @@ pub(crate) struct Launch {
     pub(crate) network_off: bool,
     /// Places that it may not change, for words about a refusal.
     pub(crate) protected: Vec<PathBuf>,
+    /// Notices what no wall can prevent.
+    pub(crate) witness: Witness,
     /// The control group it goes into.
     pub(crate) cgroup: Option<Arc<Cgroup>>,
     /// Let go when it is gone.

@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod child;
+mod harden;
 mod launch;
 mod plan;
 mod process;
@@ -17,6 +18,7 @@ mod tree;
 
 pub(crate) use cgroup::Cgroup;
 pub(crate) use launch::{Keep, Launch, launch, try_out};
+pub use harden::harden;
 pub use plan::Limits;
 pub(crate) use plan::{Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
 pub use stage::inner_stage;

@@ -38,6 +38,8 @@ use crate::sandbox::Denials;
 
 /// The most that is read at once.
 const PIECE: usize = 64 << 10;
+/// The most that waits for a program to read it.
+const MOST_TYPED: usize = 4 << 20;
 /// After the end: how long a pipe that somebody still holds is listened to.
 const DRAIN: Duration = Duration::from_millis(300);
 
@@ -48,17 +50,30 @@ pub(crate) struct Running {
     gone: Option<oneshot::Receiver<()>>,
     out: Option<Receiver>,
     err: Option<Receiver>,
-    terminal: Option<AsyncFd<OwnedFd>>,
-    input: Option<Sender>,
-    /// What was typed before the terminal was ready to take it.
-    typed: VecDeque<u8>,
+    terminal: Option<Waiting<AsyncFd<OwnedFd>>>,
+    input: Option<Waiting<Sender>>,
+    /// Close the input when all of it has been taken.
+    closing: bool,
     level: Level,
     tree: Tree,
     cgroup: Option<Arc<Cgroup>>,
     word: Vec<u8>,
     denials: Denials,
+    out_of_memory: bool,
     end: Option<Exit>,
     told: bool,
+}
+
+/// A way to the program, and what was written to it and has not been taken yet.
+struct Waiting<T> {
+    open: T,
+    bytes: VecDeque<u8>,
+}
+
+impl<T> Waiting<T> {
+    fn at(open: T) -> Self {
+        Self { open, bytes: VecDeque::new() }
+    }
 }
 
 impl Running {
@@ -68,7 +83,7 @@ impl Running {
         gone: oneshot::Receiver<()>,
         launch: &mut Launch,
     ) -> io::Result<Self> {
-        let terminal = wires.terminal.map(sys::watched).transpose()?;
+        let terminal = wires.terminal.map(sys::watched).transpose()?.map(Waiting::at);
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
             handle,
@@ -76,8 +91,9 @@ impl Running {
             out: Some(Receiver::from_owned_fd(wires.out)?),
             err: Some(Receiver::from_owned_fd(wires.err)?),
             terminal,
-            input: wires.input.map(Sender::from_owned_fd).transpose()?,
-            typed: VecDeque::new(),
+            input: wires.input.map(Sender::from_owned_fd).transpose()?.map(Waiting::at),
+            closing: false,
+            out_of_memory: false,
             level: launch.level,
             tree: launch.plan.tree,
             cgroup: launch.cgroup.take(),
@@ -116,15 +132,16 @@ impl Running {
 
     /// Keeps text for the terminal, and the end of input after it.
     pub(super) fn type_in(&mut self, bytes: Vec<u8>) {
-        self.typed.extend(bytes);
-        self.typed.extend(b"\x04");
+        if let Some(terminal) = &mut self.terminal {
+            terminal.bytes.extend(bytes);
+            terminal.bytes.extend(b"\x04");
+        }
     }
 
     /// One step: a piece of output, or nothing yet.
     async fn step(&mut self) -> Option<Noticed> {
         let done = self.end.is_some();
         tokio::select! {
-            biased;
             piece = read(&mut self.err), if self.err.is_some() => {
                 self.denials.read(&piece);
                 (!piece.is_empty()).then_some(Noticed::Stderr(piece))
@@ -132,9 +149,15 @@ impl Running {
             piece = read(&mut self.out), if self.out.is_some() => {
                 (!piece.is_empty()).then_some(Noticed::Stdout(piece))
             }
-            piece = screen(&mut self.terminal, &mut self.typed), if self.terminal.is_some() => {
+            piece = screen(&mut self.terminal), if self.terminal.is_some() => {
                 self.denials.read(&piece);
                 (!piece.is_empty()).then_some(Noticed::Stdout(piece))
+            }
+            () = feed(&mut self.input), if self.input.as_ref().is_some_and(|input| !input.bytes.is_empty()) => {
+                if self.closing && self.input.as_ref().is_some_and(|input| input.bytes.is_empty()) {
+                    self.input = None;
+                }
+                None
             }
             () = listen(&self.control, &mut self.word), if !done => {
                 self.end = self.ending();
@@ -187,9 +210,20 @@ async fn read(pipe: &mut Option<Receiver>) -> Vec<u8> {
     }
 }
 
+/// Writes some of what waits for the input. A program that has closed it gets none.
+async fn feed(input: &mut Option<Waiting<Sender>>) {
+    let Some(Waiting { open, bytes }) = input else { return };
+    _ = open.writable().await;
+    match open.try_write(bytes.as_slices().0) {
+        Ok(count) => _ = bytes.drain(..count),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(_) => *input = None,
+    }
+}
+
 /// Reads a piece of what a terminal shows, and types what is waiting meanwhile.
-async fn screen(terminal: &mut Option<AsyncFd<OwnedFd>>, typed: &mut VecDeque<u8>) -> Vec<u8> {
-    let Some(open) = terminal else { return Vec::new() };
+async fn screen(terminal: &mut Option<Waiting<AsyncFd<OwnedFd>>>) -> Vec<u8> {
+    let Some(Waiting { open, bytes: typed }) = terminal else { return Vec::new() };
     let interest = |typed: &VecDeque<u8>| {
         if typed.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE }
     };
@@ -248,7 +282,7 @@ impl Process for Running {
                 return noticed;
             }
         }
-        let out_of_memory = self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
+        self.out_of_memory |= self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
         if let Some(gone) = &mut self.gone {
             // The outer sandbox ends right after the stage; what was kept for it is let go of then.
             _ = timeout(Duration::from_secs(1), gone).await;
@@ -257,7 +291,7 @@ impl Process for Running {
         match &mut self.end {
             Some(exit) => {
                 if !self.told {
-                    exit.denials = self.denials.told(out_of_memory);
+                    exit.denials = self.denials.told(self.out_of_memory);
                     self.told = true;
                 }
                 Noticed::Exit(exit.clone())
@@ -270,33 +304,26 @@ impl Process for Running {
         if self.end.is_some() {
             return Err(Error::failed("the program has ended; nothing reads its input any more"));
         }
-        if self.terminal.is_some() {
-            self.typed.extend(bytes);
-            return Ok(());
-        }
-        let Some(input) = &self.input else {
-            return Err(Error::failed("the program's input is closed; start it with its input kept open"));
+        let waiting = match (&mut self.terminal, &mut self.input) {
+            (Some(terminal), _) if !self.closing => &mut terminal.bytes,
+            (None, Some(input)) if !self.closing => &mut input.bytes,
+            _ => return Err(Error::failed("the program's input is closed; start it with its input kept open")),
         };
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            _ = input.writable().await;
-            match input.try_write(rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err(Error::failed("the program has closed its input"));
-                }
-                Err(error) => return Err(Error::Internal(error.into())),
-            }
+        // Waiting for the program to read could wait for ever: it may be waiting for its output to be read.
+        if waiting.len() + bytes.len() > MOST_TYPED {
+            return Err(Error::failed("the program does not read its input; wait until it does, or end it"));
         }
+        waiting.extend(bytes);
         Ok(())
     }
 
     async fn close(&mut self) -> Result<()> {
-        if self.terminal.is_some() {
-            self.typed.extend(b"\x04");
+        match (&mut self.terminal, &self.input) {
+            (Some(terminal), _) if !self.closing => terminal.bytes.extend(b"\x04"),
+            (None, Some(input)) if input.bytes.is_empty() => self.input = None,
+            _ => {}
         }
-        self.input = None;
+        self.closing = true;
         Ok(())
     }
 

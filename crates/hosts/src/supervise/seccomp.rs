@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(ip(libc::SYS_clone3, [0; 3]), ABSENT);
         assert_eq!(ip(libc::SYS_clone, [0x11, 0, 0]), ALLOW);
         assert_eq!(ip(libc::SYS_clone, [0x1000_0011, 0, 0]), REFUSE);
-        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI as u64 | 1 << 40, 0]), REFUSE);
-        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS as u64, 0]), ALLOW);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0]), REFUSE);
+        assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS, 0]), ALLOW);
         assert_eq!(verdict(Sockets::Ip, 0x4000_0003, libc::SYS_read, [0; 3]), KILL);
     }
 

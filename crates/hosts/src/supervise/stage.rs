@@ -67,7 +67,8 @@ fn run() -> io::Result<i32> {
         Err(error) => return refuse(&mut control, &error),
     };
     control.write_all(&[STARTED])?;
-    let (status, left) = Watch::over(main, plan.tree, control.as_fd().try_clone_to_owned()?, signals).until_the_end()?;
+    let (status, left) =
+        Watch::over(main, plan.tree, control.as_fd().try_clone_to_owned()?, signals).until_the_end()?;
     let mut end = vec![ENDED];
     end.extend(status.as_raw().to_le_bytes());
     end.push(u8::from(left));

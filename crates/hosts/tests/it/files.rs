@@ -119,7 +119,8 @@ async fn a_link_does_not_open_what_may_not_be_read() {
     let files: Vec<_> = matches.files.iter().map(|file| file.path.as_path()).collect();
     assert_eq!((files, matches.total_files), (vec![Path::new("plain.txt")], 1));
     let found = Local::new().find(&folder.path("."), &find("**/*")).await.unwrap();
-    assert_eq!(found.total, 1);
+    let names: Vec<_> = found.files.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!(names, [Path::new("dir"), Path::new("innocent"), Path::new("plain.txt")]);
 }
 
 #[tokio::test]
@@ -253,6 +254,13 @@ async fn a_read_only_file_is_not_replaced() {
     assert_eq!(fault(write(&folder, "locked", "new").await), FileFault::NoPermission);
     fs::set_permissions(folder.root().join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
     assert_eq!(fault(read(&folder, "locked").await), FileFault::NoPermission);
+    folder.put("dark/file", "");
+    fs::set_permissions(folder.root().join("dark"), fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(fault(Local::new().list(&folder.path("dark")).await), FileFault::NoPermission);
+    assert_eq!(fault(Local::new().grep(&folder.path("dark"), &grep("x")).await), FileFault::NoPermission);
+    assert_eq!(fault(Local::new().find(&folder.path("dark"), &find("*")).await), FileFault::NoPermission);
+    assert_eq!(fault(write(&folder, "dark/new", "").await), FileFault::NoPermission);
+    fs::set_permissions(folder.root().join("dark"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[tokio::test]

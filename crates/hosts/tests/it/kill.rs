@@ -44,8 +44,11 @@ fn killed_while_writing() {
         let even = |number: u64| number - number % 2;
         assert!(b == even(acknowledged) || b == even(acknowledged + 1), "kill {kill}: b is {b} after {acknowledged}");
     }
-    let strangers: Vec<_> =
-        folder.names(".").into_iter().filter(|name| !matches!(name.as_str(), "a" | "b") && !name.ends_with(".tmp")).collect();
+    let strangers: Vec<_> = folder
+        .names(".")
+        .into_iter()
+        .filter(|name| !matches!(name.as_str(), "a" | "b") && !name.starts_with(".helve-"))
+        .collect();
     assert_eq!(strangers, Vec::<String>::new());
     eprintln!("{kills} kills, {acknowledged} writes acknowledged, every file old or new");
 }
@@ -105,7 +108,7 @@ fn write_on(workspace: &Workspace) {
     };
     let mut number = parse(&held(&a)).unwrap_or(0);
     // One that was killed between its two files is taken up where it was.
-    if number % 2 == 0 && parse(&held(&b)).unwrap_or(0) != number {
+    if number.is_multiple_of(2) && parse(&held(&b)).unwrap_or(0) != number {
         now(host.write(&b, &text(number), Expect::Anything)).unwrap();
     }
     loop {

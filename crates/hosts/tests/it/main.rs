@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod folder;
-mod rg;
-mod sandbox;
 mod disks;
 mod files;
+mod folder;
 mod kill;
+mod payloads;
 mod race;
+mod remote;
+mod rg;
+mod sandbox;
 mod suite;
+mod tasks;
+mod walls;

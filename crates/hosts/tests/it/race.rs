@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use helve_contract::ports::{Change, Expect, Host as _, Span};
+use helve_contract::ports::{Change, Expect, Find, Grep, Host as _, Noise, Order, Output, Span};
 use helve_hosts::Local;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -38,9 +38,10 @@ fn nothing_escapes() {
         scope.spawn(swapper);
         let host = Local::new();
         for at in 0..tries {
-            match now(attempt(&host, &folder, at)) {
-                true => worked += 1,
-                false => refused += 1,
+            if now(attempt(&host, &folder, at)) {
+                worked += 1;
+            } else {
+                refused += 1;
             }
         }
         done.store(true, Ordering::Relaxed);
@@ -54,7 +55,7 @@ fn nothing_escapes() {
 
 /// One try; whether it did its work (inside).
 async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
-    match at % 6 {
+    match at % 8 {
         0 => match host.read(&folder.path("dir/victim"), Span::first(100)).await {
             Ok(chunk) => {
                 assert_eq!(String::from_utf8_lossy(&chunk.bytes), "inside\n");
@@ -63,12 +64,27 @@ async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
             Err(_) => false,
         },
         1 => host.write(&folder.to_write("dir/victim"), b"inside\n", Expect::Anything).await.is_ok(),
-        2 => host.write(&folder.to_write(&format!("dir/new{}/deep/file", at % 60)), b"x", Expect::Anything).await.is_ok(),
+        2 => {
+            host.write(&folder.to_write(&format!("dir/new{}/deep/file", at % 60)), b"x", Expect::Anything).await.is_ok()
+        }
         3 => host.remove(&folder.to_write(&format!("dir/new{}", (at + 59) % 60))).await.is_ok(),
         4 => {
-            let write = |path| Change::Write { path, bytes: b"inside\n".to_vec(), expect: Expect::Anything, like: None };
+            let write =
+                |path| Change::Write { path, bytes: b"inside\n".to_vec(), expect: Expect::Anything, like: None };
             host.change(vec![write(folder.to_write("dir/victim")), write(folder.to_write("dir/other"))]).await.is_ok()
         }
+        5 => {
+            let matches = host.grep(&folder.path("dir"), &grep("OUTSIDE|secret")).await;
+            assert!(matches.as_ref().is_ok_and(|matches| matches.total == 0) || matches.is_err());
+            matches.is_ok()
+        }
+        6 => match host.find(&folder.path("dir"), &find()).await {
+            Ok(found) => {
+                assert!(found.files.iter().all(|file| !file.path.ends_with("secret")), "{found:?}");
+                true
+            }
+            Err(_) => false,
+        },
         _ => match host.list(&folder.path("dir")).await {
             Ok(items) => {
                 assert!(items.iter().all(|item| item.name != "secret"));
@@ -76,6 +92,35 @@ async fn attempt(host: &Local, folder: &Folder, at: u64) -> bool {
             }
             Err(_) => false,
         },
+    }
+}
+
+fn grep(pattern: &str) -> Grep {
+    Grep {
+        pattern: pattern.into(),
+        literal: false,
+        ignore_case: false,
+        multiline: false,
+        globs: vec![],
+        file_type: None,
+        noise: Noise { ignored: true, hidden: true },
+        context: (0, 0),
+        output: Output::Lines,
+        only_matching: false,
+        limit: None,
+        offset: 0,
+        max_bytes: 1 << 20,
+    }
+}
+
+fn find() -> Find {
+    Find {
+        pattern: None,
+        whole_path: false,
+        kind: None,
+        noise: Noise { ignored: true, hidden: true },
+        order: Order::Path,
+        limit: 1000,
     }
 }
 

@@ -2,11 +2,8 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -14,7 +11,7 @@ use helve_contract::{
     Access, PathRules, Reading, Result, Root, SafePath, Workspace,
     ports::{Command, Exit, Input, Level, Network, Noticed, Process, Signal, Terminal},
 };
-use helve_hosts::{Limits, Net, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{Limits, Sandbox, SandboxSettings, Spawn, Wanted};
 
 /// A folder of a test's own, removed at its end. Not in `/tmp`, which commands see differently.
 pub(crate) struct Place(pub(crate) PathBuf);
@@ -71,7 +68,8 @@ pub(crate) fn settings(wanted: Wanted) -> SandboxSettings {
 
 /// The inner stage; a test that runs as another user brings a copy that this user can read.
 pub(crate) fn stage() -> PathBuf {
-    std::env::var_os("HELVE_IT_STAGE").map_or_else(|| env!("CARGO_BIN_EXE_helve-supervisor").into(), PathBuf::from)
+    let built = option_env!("CARGO_BIN_EXE_helve-supervisor").unwrap_or_default();
+    std::env::var_os("HELVE_IT_STAGE").map_or_else(|| built.into(), PathBuf::from)
 }
 
 /// Every level with walls that works here. A level that does not is named with the reason.
@@ -141,4 +139,228 @@ async fn a_level_that_is_there_is_reported() {
     let sandbox = Sandbox::probe(settings(Wanted::Best)).unwrap();
     println!("{}", sandbox.report());
     assert_eq!(sandbox.level(), sandbox.report().level.unwrap_or(Level::None));
+}
+
+/// How many processes of this machine have a word in their command line.
+pub(crate) fn alive(word: &str) -> usize {
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let dir = entry.path();
+            let line = fs::read(dir.join("cmdline")).ok()?;
+            let state = fs::read_to_string(dir.join("stat")).ok()?;
+            let dead = state.rsplit_once(") ")?.1.starts_with(['Z', 'X']);
+            let words = line.split(|byte| *byte == 0).any(|it| it == word.as_bytes());
+            (words && !dead).then_some(())
+        })
+        .count()
+}
+
+/// Waits until nothing with a word in its command line is left; how many were left after a second.
+pub(crate) async fn survivors(word: &str) -> usize {
+    let start = Instant::now();
+    loop {
+        let count = alive(word);
+        if count == 0 || start.elapsed() > Duration::from_secs(1) {
+            return count;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A length of sleep that no other test uses, to find its processes by.
+pub(crate) fn unique_sleep() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{}", 300 + COUNT.fetch_add(1, Ordering::Relaxed), std::process::id())
+}
+
+#[tokio::test]
+async fn a_job_left_in_the_background_does_not_hold_the_answer() {
+    let place = Place::new();
+    for level in all_levels() {
+        for script in ["sleep N & echo started", "setsid sleep N & echo started", "(setsid sleep N &) ; echo started"] {
+            let nap = unique_sleep();
+            let start = Instant::now();
+            let ran = run(&at(level), &place.script(&script.replace('N', &nap))).await.unwrap();
+            assert_eq!(ran.out, "started\n");
+            assert!(ran.exit.left_behind, "{level:?} {script}");
+            assert!(start.elapsed() < Duration::from_secs(20), "{level:?} {script}: {:?}", start.elapsed());
+            assert_eq!(survivors(&nap).await, 0, "{level:?} {script}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_late_word_of_a_short_job_is_heard() {
+    let place = Place::new();
+    for level in all_levels() {
+        let ran = run(&at(level), &place.script("(sleep 0.2; echo late) & echo now")).await.unwrap();
+        assert_eq!((ran.out.as_str(), ran.exit.left_behind), ("now\nlate\n", false), "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_waits_for_input_that_never_comes() {
+    let place = Place::new();
+    for level in all_levels() {
+        let ran = run(&at(level), &place.script("timeout 45 cat; read x; python3 -c 'input()' 2>&1 | tail -1")).await;
+        assert_eq!(ran.unwrap().out, "EOFError: EOF when reading a line\n", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn input_reaches_the_program() {
+    let place = Place::new();
+    for level in all_levels() {
+        let sandbox = at(level);
+        let command = Command { input: Input::Bytes(b"one\ntwo\n".to_vec()), ..place.script("cat | wc -l; cat") };
+        assert_eq!(run(&sandbox, &command).await.unwrap().out, "2\n", "{level:?}");
+        let command = Command { input: Input::Open, ..place.script("read a; echo got $a; cat; echo end") };
+        let mut process = sandbox.spawn(&command).await.unwrap();
+        process.write(b"x\n").await.unwrap();
+        assert_eq!(process.next().await, Noticed::Stdout(b"got x\n".to_vec()));
+        process.write(b"y").await.unwrap();
+        process.close().await.unwrap();
+        assert_eq!(finish(process).await.out, "yend\n", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_megabyte_of_input_meets_a_megabyte_of_output() {
+    let place = Place::new();
+    let command = Command { input: Input::Open, ..place.script("cat") };
+    let mut process = at(levels().first().copied().unwrap_or(Level::None)).spawn(&command).await.unwrap();
+    process.write(&vec![b'x'; 1 << 20]).await.unwrap();
+    process.close().await.unwrap();
+    assert_eq!(finish(process).await.out.len(), 1 << 20);
+}
+
+#[tokio::test]
+async fn what_resists_is_killed() {
+    let place = Place::new();
+    for level in all_levels() {
+        let nap = unique_sleep();
+        let script = format!(
+            "trap '' TERM INT HUP; (trap '' TERM; setsid sleep {nap} &) ; setsid bash -c 'trap \"\" TERM; sleep {nap}' & \
+             sleep {nap} & kill -STOP $!; echo up; while :; do sleep {nap}; done"
+        );
+        let mut process = at(level).spawn(&place.script(&script)).await.unwrap();
+        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        process.signal(Signal::Terminate).await.unwrap();
+        process.signal(Signal::Kill).await.unwrap();
+        let ran = finish(process).await;
+        assert_eq!((ran.exit.code, ran.exit.signal), (137, Some(9)), "{level:?}");
+        assert_eq!(survivors(&nap).await, 0, "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_process_ends_it() {
+    let place = Place::new();
+    for level in all_levels() {
+        let nap = unique_sleep();
+        let script = format!("setsid sleep {nap} & (setsid sleep {nap} &); echo up; sleep {nap}");
+        let mut process = at(level).spawn(&place.script(&script)).await.unwrap();
+        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        drop(process);
+        assert_eq!(survivors(&nap).await, 0, "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_signal_reaches_the_tree() {
+    let place = Place::new();
+    for level in all_levels() {
+        let script = "exec 2>/dev/null; trap 'echo usr1' USR1; trap 'echo int' INT; trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done";
+        let mut process = at(level).spawn(&place.script(script)).await.unwrap();
+        let mut heard = String::new();
+        for signal in [Signal::User1, Signal::Interrupt, Signal::Terminate] {
+            let Noticed::Stdout(piece) = process.next().await else { panic!("{level:?}: ended early") };
+            heard.push_str(&String::from_utf8_lossy(&piece));
+            process.signal(signal).await.unwrap();
+        }
+        let ran = finish(process).await;
+        assert_eq!((heard + &ran.out, ran.exit.code), ("up\nusr1\nint\nbye\n".to_owned(), 7), "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn programs_that_want_a_terminal_get_one() {
+    let place = Place::new();
+    for level in all_levels() {
+        let terminal = Some(Terminal { rows: 24, columns: 100 });
+        let script = "test -t 0 && test -t 1 && stty size; read -r line; echo got $line";
+        let command = Command { terminal, input: Input::Open, ..place.script(script) };
+        let mut process = at(level).spawn(&command).await.unwrap();
+        process.write(b"word\n").await.unwrap();
+        let ran = finish(process).await;
+        assert!(ran.out.contains("24 100\r\n") && ran.out.ends_with("got word\r\n"), "{level:?}: {:?}", ran.out);
+        let command =
+            Command { terminal, input: Input::Bytes(b"line\n".to_vec()), ..place.script("stty -echo; cat; echo end") };
+        assert!(run(&at(level), &command).await.unwrap().out.ends_with("end\r\n"), "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_an_error() {
+    let place = Place::new();
+    for level in all_levels() {
+        let command = Command { script: None, argv: vec!["no-such-program".into()], ..place.script("") };
+        let error = at(level).spawn(&command).await.err().unwrap().to_string();
+        assert_eq!(error, "cannot start no-such-program: No such file or directory (os error 2)", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fork_bomb_stays_in_its_pot() {
+    let place = Place::new();
+    for level in levels() {
+        let limits = Limits { processes: 64, ..Limits::default() };
+        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        if !sandbox.report().groups && (level == Level::Rules || rustix::process::geteuid().is_root()) {
+            eprintln!("{}: the number of processes cannot be limited for this user here", level.name());
+            continue;
+        }
+        let nap = unique_sleep();
+        let script =
+            format!("for i in $(seq 200); do sleep {nap} & done 2>/dev/null; :(){{ :|:& }};: 2>/dev/null; echo on");
+        let mut process = sandbox.spawn(&place.script(&script)).await.unwrap();
+        tokio::select! {
+            () = async { while !matches!(process.next().await, Noticed::Exit(_)) {} } => {}
+            () = tokio::time::sleep(Duration::from_secs(3)) => {}
+        }
+        drop(process);
+        assert_eq!(survivors(&nap).await, 0, "{level:?}");
+        // The engine can start programs as before.
+        assert_eq!(run(&sandbox, &place.script("echo fine")).await.unwrap().out, "fine\n", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn too_much_memory_is_said_to_be_that() {
+    let place = Place::new();
+    for level in levels() {
+        let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        if !sandbox.report().groups {
+            eprintln!("{}: memory cannot be limited for this user here", level.name());
+            continue;
+        }
+        let ran = run(&sandbox, &place.script("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c; exit 1")).await;
+        let told = ran.unwrap().exit.denials;
+        assert_eq!(told, ["the command used more memory than the 64 MiB it may have, and was killed for that"]);
+    }
+}
+
+#[tokio::test]
+async fn running_out_of_files_or_disk_is_its_own_problem() {
+    let place = Place::new();
+    for level in levels() {
+        let limits = Limits { open_files: 64, file_size: 1 << 20, ..Limits::default() };
+        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        let script = "python3 -c 'l=[open(\"/dev/null\") for _ in range(100)]' 2>&1 | tail -1; yes > big; ls -l big | cut -d' ' -f5";
+        let ran = run(&sandbox, &place.script(script)).await.unwrap();
+        assert_eq!(ran.out, "OSError: [Errno 24] Too many open files: '/dev/null'\n1048576\n", "{level:?}");
+    }
 }

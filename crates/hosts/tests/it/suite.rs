@@ -101,7 +101,10 @@ pub(crate) async fn tells_files_from_folders(host: &dyn Host, workspace: &Worksp
     assert_eq!(fault(host.read(&folder, Span::first(1)).await), FileFault::IsFolder);
     assert_eq!(fault(host.write(&folder, b"", Expect::Anything).await), FileFault::IsFolder);
     assert_eq!(fault(host.list(&file).await), FileFault::NotFolder);
-    assert_eq!(fault(host.write(&to_write(workspace, "folder/file/x"), b"", Expect::Anything).await), FileFault::NotFolder);
+    assert_eq!(
+        fault(host.write(&to_write(workspace, "folder/file/x"), b"", Expect::Anything).await),
+        FileFault::NotFolder
+    );
 }
 
 pub(crate) async fn replaces_only_what_was_expected(host: &dyn Host, workspace: &Workspace) {
@@ -191,13 +194,8 @@ pub(crate) async fn lists_by_name(host: &dyn Host, workspace: &Workspace) {
     }
     let items = host.list(&to_read(workspace, ".")).await.unwrap();
     let seen: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
-    let wanted = [
-        (".hidden", Kind::File),
-        ("C.txt", Kind::File),
-        ("a", Kind::Folder),
-        ("b", Kind::File),
-        ("b.txt", Kind::File),
-    ];
+    let wanted =
+        [(".hidden", Kind::File), ("C.txt", Kind::File), ("a", Kind::Folder), ("b", Kind::File), ("b.txt", Kind::File)];
     assert_eq!(seen, wanted);
     assert_eq!((items[4].size, items[4].modified.is_some()), (2, true));
 }
@@ -296,7 +294,8 @@ pub(crate) async fn greps_counts_and_files(host: &dyn Host, workspace: &Workspac
     assert_eq!(seen(host.grep(&to_read(workspace, "."), &files).await.unwrap()), [("b/c.md".into(), 1)]);
     let rust = Grep { output: Output::Files, file_type: Some("rust".into()), ..grep("hit") };
     assert_eq!(seen(host.grep(&to_read(workspace, "."), &rust).await.unwrap()), [("a.rs".into(), 1)]);
-    let error = host.grep(&to_read(workspace, "."), &Grep { file_type: Some("rusty".into()), ..rust }).await.unwrap_err();
+    let error =
+        host.grep(&to_read(workspace, "."), &Grep { file_type: Some("rusty".into()), ..rust }).await.unwrap_err();
     assert_eq!(error.to_string(), "unrecognized file type: rusty; did you mean rust?");
 }
 

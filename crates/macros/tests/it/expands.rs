@@ -31,7 +31,9 @@ async fn greet_all(
     if names.is_empty() {
         return Err(Error::failed("nobody to greet"));
     }
-    names.iter().for_each(|name| call.say(&format!("hello {name}")));
+    for name in &names {
+        call.say(&format!("hello {name}"));
+    }
     Ok(format!("{} {tone:?} {}", names.len(), r#type.map_or(0, |it| it.width)))
 }
 
@@ -51,16 +53,16 @@ struct Size {
 
 #[tool(none)]
 async fn every_type(
-    a: String,
-    b: bool,
-    c: i8,
-    d: u128,
-    e: usize,
-    f: f32,
-    g: f64,
-    h: BTreeMap<String, i64>,
+    text: String,
+    flag: bool,
+    tiny: i8,
+    huge: u128,
+    size: usize,
+    half: f32,
+    real: f64,
+    map: BTreeMap<String, i64>,
 ) -> Value {
-    json!([a, b, c, d as u64, e, f, g, h])
+    json!([text, flag, tiny, huge as u64, size, half, real, map])
 }
 
 fn run<T: Tool>(args: Value, call: Call) -> String {
@@ -107,15 +109,24 @@ fn it_runs_with_progress_and_answers() {
 
 #[test]
 fn the_types_of_the_table_and_no_call() {
-    let types: Vec<Value> =
-        Entry::of::<EveryType>().spec.schema["properties"].as_object().unwrap().values().map(|it| it["type"].clone()).collect();
+    let types: Vec<Value> = Entry::of::<EveryType>().spec.schema["properties"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|it| it["type"].clone())
+        .collect();
     assert_eq!(types, ["string", "boolean", "integer", "integer", "integer", "number", "number", "object"]);
     assert_eq!(EveryType::TIMEOUT, Duration::from_secs(120));
-    let args = json!({ "a": "x", "b": true, "c": -1, "d": 5, "e": 3, "f": 0.5, "g": 2.0, "h": { "k": 9 } });
+    let args = json!({
+        "text": "x", "flag": true, "tiny": -1, "huge": 5, "size": 3, "half": 0.5, "real": 2.0, "map": { "k": 9 }
+    });
     assert_eq!(run::<EveryType>(args, nowhere::call()), r#"["x",true,-1,5,3,0.5,2.0,{"k":9}]"#);
 }
 
 #[test]
 fn the_function_stays_a_function() {
-    assert_eq!(block_on(greet_all(&nowhere::call(), vec!["Ann".into()], Some(Tone::Cold), None)).unwrap(), "1 Some(Cold) 0");
+    assert_eq!(
+        block_on(greet_all(&nowhere::call(), vec!["Ann".into()], Some(Tone::Cold), None)).unwrap(),
+        "1 Some(Cold) 0"
+    );
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use helve_contract::{
     Call, Error, PathRules, Ports, Reading, Result, Root, SafePath, Session, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process, Span,
-        Stat, Written,
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
+        Span, Stat, Written,
     },
 };
 

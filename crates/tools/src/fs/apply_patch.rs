@@ -1,18 +1,20 @@
 //! `apply_patch`: many changes of many files, all of them or none.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{collections::HashMap, path::PathBuf};
 
 use helve_contract::{
     Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
-    ports::{Change, Expect, Kind, Span},
+    ports::{Change, Expect, Kind, Span, Stamp},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use similar::TextDiff;
 
-use super::patch::{self, Act, Existing, Op};
+use super::{
+    diff,
+    patch::{self, Act, Existing, Op},
+};
 
 /// Changes several files at once: all of the patch is applied, or nothing.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -52,6 +54,8 @@ pub struct Patched {
 
 /// The largest file that is patched.
 const MOST: u64 = 64 << 20;
+/// Lines of a diff that are still worth telling.
+const LONG: usize = 5000;
 
 impl Tool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
@@ -78,6 +82,7 @@ impl Tool for ApplyPatch {
 struct Slot {
     path: SafePath,
     before: Before,
+    stamp: Stamp,
     now: Option<Vec<u8>>,
     like: Option<SafePath>,
 }
@@ -106,21 +111,22 @@ impl Stage<'_> {
         if let Some(at) = self.by_path.get(&path.on_host()) {
             return Ok(*at);
         }
-        let before = self.before(&path).await?;
+        let (before, stamp) = self.before(&path).await?;
+        self.only_once(&path, &before, stamp)?;
         let now = match &before {
             Before::Bytes(bytes) => Some(bytes.clone()),
             Before::Absent => None,
             Before::Unread(_) => Some(Vec::new()),
         };
         self.by_path.insert(path.on_host(), self.slots.len());
-        self.slots.push(Slot { path, before, now, like: None });
+        self.slots.push(Slot { path, before, stamp, now, like: None });
         Ok(self.slots.len() - 1)
     }
 
-    async fn before(&self, path: &SafePath) -> Result<Before> {
+    async fn before(&self, path: &SafePath) -> Result<(Before, Stamp)> {
         let stat = match self.call.host().stat(path).await {
             Ok(stat) => stat,
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => return Ok(Before::Absent),
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => return Ok((Before::Absent, Stamp::default())),
             Err(error) => return Err(error),
         };
         match stat.kind {
@@ -129,7 +135,24 @@ impl Stage<'_> {
             Kind::Link | Kind::Other => return Err(Error::file(path, FileFault::NotRegular)),
         }
         let chunk = self.call.host().read(path, Span::first(if stat.size > MOST { 0 } else { MOST })).await?;
-        Ok(if chunk.size > MOST { Before::Unread(chunk.size) } else { Before::Bytes(chunk.bytes) })
+        let before = if chunk.size > MOST { Before::Unread(chunk.size) } else { Before::Bytes(chunk.bytes) };
+        Ok((before, chunk.stamp))
+    }
+
+    /// Refuses a file that is on the stage by another name, through a link: one of two changes would be lost.
+    fn only_once(&self, path: &SafePath, before: &Before, stamp: Stamp) -> Result<()> {
+        let told = stamp.0.iter().filter(|it| **it != 0).count() >= 2;
+        let same = |slot: &&Slot| match (&slot.before, before) {
+            (Before::Bytes(a), Before::Bytes(b)) => slot.stamp == stamp && a == b,
+            _ => false,
+        };
+        match self.slots.iter().find(same).filter(|_| told) {
+            Some(other) => Err(Error::failed(format!(
+                "{path} and {} are one file; change it under one name. Nothing was changed.",
+                other.path
+            ))),
+            None => Ok(()),
+        }
     }
 
     async fn apply(&mut self, op: Op, out: &mut PatchOut) -> Result<()> {
@@ -208,7 +231,7 @@ impl Stage<'_> {
     /// What the host has to do, with what must still be there when it does.
     fn changes(self) -> Vec<Change> {
         let changes = self.slots.into_iter().filter_map(|slot| {
-            let Slot { path, before, now, like } = slot;
+            let Slot { path, before, now, like, .. } = slot;
             let expect = match &before {
                 Before::Absent => Expect::Absent,
                 Before::Bytes(bytes) => Expect::Content(Sha256::digest(bytes).into()),
@@ -227,30 +250,19 @@ impl Stage<'_> {
 
 impl PatchOut {
     fn tell(&mut self, mark: char, path: &str, from: Option<&str>, old: Option<&[u8]>, new: Option<&[u8]>) {
-        let names = (
-            old.map_or("/dev/null".to_owned(), |_| format!("a/{}", from.unwrap_or(path))),
-            new.map_or("/dev/null".to_owned(), |_| format!("b/{path}")),
-        );
-        let (diff, added, removed) = diffed(old.unwrap_or_default(), new.unwrap_or_default(), &names);
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+        let diff = diff::between(&text(old), &text(new));
+        let (added, removed) = (diff.added, diff.removed);
+        let shown = match (old, new) {
+            _ if added + removed > LONG => String::new(),
+            (None, _) => diff.created(path),
+            (_, None) => diff.deleted(path),
+            _ => diff.unified(path),
+        };
         let replaced = mark == 'A' && old.is_some();
         let from = from.map(str::to_owned);
-        self.files.push(Patched { mark, path: path.to_owned(), from, replaced, added, removed, diff });
+        self.files.push(Patched { mark, path: path.to_owned(), from, replaced, added, removed, diff: shown });
     }
-}
-
-/// A diff, and how many lines came and went.
-fn diffed(old: &[u8], new: &[u8], names: &(String, String)) -> (String, usize, usize) {
-    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
-    let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(&*old, &*new);
-    let (mut added, mut removed) = (0, 0);
-    for op in diff.ops() {
-        if op.tag() != similar::DiffTag::Equal {
-            added += op.new_range().len();
-            removed += op.old_range().len();
-        }
-    }
-    let text = diff.unified_diff().context_radius(3).header(&names.0, &names.1).to_string();
-    (if text.len() > 200_000 { String::new() } else { text }, added, removed)
 }
 
 impl From<PatchOut> for Reply {

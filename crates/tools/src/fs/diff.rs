@@ -87,7 +87,9 @@ fn pieces(old: &[&str], new: &[&str]) -> Vec<Piece> {
     for op in ops.iter().filter(|op| op.tag() != DiffTag::Equal) {
         let (from, to) = (shifted(op.old_range()), shifted(op.new_range()));
         match pieces.last_mut() {
-            Some(last) if last.0.end == from.start && last.1.end == to.start => (last.0.end, last.1.end) = (from.end, to.end),
+            Some(last) if last.0.end == from.start && last.1.end == to.start => {
+                (last.0.end, last.1.end) = (from.end, to.end);
+            }
             _ => pieces.push((from, to)),
         }
     }
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn shows_what_changed_and_a_little_around_it() {
-        let old: String = (1..=20).map(|it| format!("line {it}\n")).collect();
+        let old = (1..=20).map(|it| format!("line {it}\n")).collect::<Vec<_>>().concat();
         let new = old.replace("line 5\n", "LINE 5\nmore\n").replace("line 20\n", "line 20");
         assert_eq!(
             between(&old, &new).unified("a b.txt"),
@@ -180,7 +182,10 @@ mod tests {
     #[test]
     fn a_new_file_begins_at_nothing() {
         assert_eq!(between("", "a\n").created("x"), "--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+a\n");
-        assert_eq!(between("a", "").deleted("/w/x"), "--- /w/x\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n\\ No newline at end of file\n");
+        assert_eq!(
+            between("a", "").deleted("/w/x"),
+            "--- /w/x\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n\\ No newline at end of file\n"
+        );
         assert_eq!(between("a\n", "a\n").unified("x"), "");
     }
 
@@ -212,6 +217,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_diff_leads_from_the_old_text_to_the_new(old in "[ab\r\n]{0,60}", new in "[ab\r\n]{0,60}") {
             prop_assert_eq!(apply(&old, &between(&old, &new)), Some(new));

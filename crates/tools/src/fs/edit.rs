@@ -86,8 +86,11 @@ impl Tool for Edit {
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
     type Output = Edited;
 
-    async fn run(self, call: &Call) -> Result<Edited> {
+    async fn run(mut self, call: &Call) -> Result<Edited> {
         let path = call.writable(&self.path)?;
+        if call.session.tolerant {
+            self.tolerance = Tolerance::Tolerant;
+        }
         if self.old == self.new {
             return Err(Error::failed(format!("{path} was not changed: the new text is the same as the old one")));
         }
@@ -168,19 +171,22 @@ impl Edit {
 /// Why nothing was replaced, in words for the model.
 fn refused(path: &SafePath, format: Format, why: &Refusal) -> Error {
     Error::failed(match why {
-        Refusal::Empty => format!("{path} was not changed: the text to replace is empty; send the text that is to be replaced"),
+        Refusal::Empty => {
+            format!("{path} was not changed: the text to replace is empty; send the text that is to be replaced")
+        }
         Refusal::Same => format!("{path} was not changed: the new text is the same as the old one"),
-        Refusal::Several(lines) => {
-            let shown: Vec<_> = lines.iter().take(10).map(ToString::to_string).collect();
-            let more = if lines.len() > 10 { ", …" } else { "" };
-            let times = if lines.len() == 1 { "more than once".to_owned() } else { format!("{} times", lines.len()) };
+        Refusal::Several(count, lines) => {
+            let shown: Vec<_> = lines.iter().map(ToString::to_string).collect();
+            let more = if *count > lines.len() { ", …" } else { "" };
+            let times = if *count == 1 { "more than once".to_owned() } else { format!("{count} times") };
             format!(
                 "{path} was not changed: the text to replace is there {times}, at line{} {}{more}; send more of the lines \
                  around it, so that only one place fits",
-                if lines.len() == 1 { "" } else { "s" },
+                if *count == 1 { "" } else { "s" },
                 shown.join(", ")
             )
         }
+        Refusal::TooLarge => format!("{path} was not changed: the result would be too large; replace fewer places"),
         Refusal::Missing(why) => format!("{path} was not changed: {why}"),
         Refusal::Unmappable(it) => format!(
             "{path} was not changed: it is written in {}, which has no `{it}` (U+{:04X}); use other characters, or convert \

@@ -93,7 +93,10 @@ mod tests {
             (r#"{"pattern": "*_test.go"}"#, "src/a_test.go"),
             (r#"{"pattern": "test"}"#, "docs/test/\nsrc/a_test.go"),
             (r#"{"pattern": "test", "only": "dir"}"#, "docs/test/"),
-            (r#"{"only": "file", "limit": 1}"#, "docs/test/x.md\n[showing 1 of 3; use a narrower pattern or folder to see the rest]"),
+            (
+                r#"{"only": "file", "limit": 1}"#,
+                "docs/test/x.md\n[showing 1 of 3; use a narrower pattern or folder to see the rest]",
+            ),
             (r#"{"pattern": "zzz"}"#, "No files found"),
         ] {
             says(&call::<Find>(&files, args).await.0, want);

@@ -147,7 +147,9 @@ impl Files {
             (0, true) => format!("{nothing} (not everything was searched; start in a smaller folder)"),
             (1, _) => format!("{nothing} (1 would match that is ignored or hidden; start in its own folder to see it)"),
             (many, _) => {
-                format!("{nothing} ({many} would match that are ignored or hidden; start in their own folder to see them)")
+                format!(
+                    "{nothing} ({many} would match that are ignored or hidden; start in their own folder to see them)"
+                )
             }
         }
     }
@@ -174,9 +176,15 @@ mod tests {
             (r#"{"pattern": "*.rs", "any_depth": true}"#, "c.rs\nsrc/a.rs\nsrc/deep/b.rs"),
             (r#"{"pattern": "*.rs", "path": "src"}"#, "src/a.rs"),
             (r#"{"pattern": "/w/src/**/*.rs"}"#, "src/a.rs\nsrc/deep/b.rs"),
-            (r#"{"pattern": "**/*.rs", "limit": 2}"#, "c.rs\nsrc/a.rs\n[showing 2 of 3; use a narrower pattern or folder to see the rest]"),
+            (
+                r#"{"pattern": "**/*.rs", "limit": 2}"#,
+                "c.rs\nsrc/a.rs\n[showing 2 of 3; use a narrower pattern or folder to see the rest]",
+            ),
             (r#"{"pattern": "**/*.py"}"#, "No files found"),
-            (r#"{"pattern": "**/d.rs"}"#, "No files found (1 would match that is ignored or hidden; start in its own folder to see it)"),
+            (
+                r#"{"pattern": "**/d.rs"}"#,
+                "No files found (1 would match that is ignored or hidden; start in its own folder to see it)",
+            ),
             (r#"{"pattern": "*", "path": "scr"}"#, "scr: no such file or folder. Did you mean src?"),
             (r#"{"pattern": "*", "path": "c.rs"}"#, "c.rs: this is a file, not a folder"),
             (r#"{"pattern": " "}"#, "the pattern is empty; `**` finds all files"),

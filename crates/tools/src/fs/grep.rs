@@ -250,9 +250,8 @@ impl GrepOut {
     /// As `rg -c` prints: `path:3`.
     pub fn counts(&self, names: Names) -> Vec<String> {
         let named = names == Names::Shown || !self.one_file;
-        let told = |file: &FileHits| match named {
-            true => format!("{}:{}", self.shown(&file.path), file.count),
-            false => file.count.to_string(),
+        let told = |file: &FileHits| {
+            if named { format!("{}:{}", self.shown(&file.path), file.count) } else { file.count.to_string() }
         };
         self.matches.files.iter().map(told).collect()
     }
@@ -417,7 +416,11 @@ mod tests {
     use crate::testing::{Memory, run};
 
     fn files() -> Memory {
-        Memory::with(&[("src/a.rs", "fn a() {}\nlet b;\nfn c() {}\n"), ("src/b.rs", "fn d() {}\n"), ("n.txt", "none\n")])
+        Memory::with(&[
+            ("src/a.rs", "fn a() {}\nlet b;\nfn c() {}\n"),
+            ("src/b.rs", "fn d() {}\n"),
+            ("n.txt", "none\n"),
+        ])
     }
 
     fn grep(pattern: &str) -> Grep {
@@ -451,7 +454,7 @@ mod tests {
             (Mode::Files, None, "src/a.rs\nsrc/b.rs"),
         ] {
             let path = path.map(str::to_owned);
-            assert_eq!(told(&memory, Grep { mode, path, ..grep("^fn") }).await, want);
+            assert_eq!(told(&memory, Grep { path, mode, ..grep("^fn") }).await, want);
         }
     }
 
@@ -512,7 +515,10 @@ mod tests {
             told(&memory, Grep { mode: Mode::Files, limit: Some(1), ..some.clone() }).await,
             "src/a.rs\n[showing files 1-1 of 2; go on at offset 1, or narrow the search.]"
         );
-        assert_eq!(told(&memory, Grep { offset: 9, ..some }).await, "[nothing at offset 9: there are 3 matches in all.]");
+        assert_eq!(
+            told(&memory, Grep { offset: 9, ..some }).await,
+            "[nothing at offset 9: there are 3 matches in all.]"
+        );
     }
 
     #[tokio::test]
@@ -522,7 +528,8 @@ mod tests {
             told(&files(), Grep { globs: vec!["*.py".into()], ..grep("fn") }).await,
             "No matches found (no file was searched; look at the path and the file filter)"
         );
-        let absence = Absence { ignored: (3, 2), other_case: 1, binary: 2, large: 1, searched: 9, ..Absence::default() };
+        let absence =
+            Absence { ignored: (3, 2), binary: 2, large: 1, other_case: 1, searched: 9, ..Absence::default() };
         let nothing = Nothing { include: "with no_ignore", ..Nothing::default() };
         assert_eq!(
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,

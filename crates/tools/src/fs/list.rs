@@ -165,10 +165,7 @@ mod tests {
     async fn shows_as_much_as_is_asked_for() {
         let listing = run(&memory(), List::default()).await.unwrap();
         assert_eq!(listing.names(), "b.txt\nbig\nlink\nsrc/");
-        assert_eq!(
-            listing.with_sizes(),
-            "b.txt (file, 5B)\nbig (file, 50.0KB)\nlink (symlink to b.txt)\nsrc (dir)"
-        );
+        assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50.0KB)\nlink (symlink to b.txt)\nsrc (dir)");
         assert_eq!(
             listing.with_sizes_and_times(),
             "       5B  2023-11-14 22:13  b.txt\n   50.0KB  2023-11-14 22:13  big\n        \
@@ -204,7 +201,10 @@ mod tests {
     #[test]
     fn knows_the_calendar() {
         let at = |seconds: u64| minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!([at(0), at(951_827_640), at(4_107_542_399)], ["1970-01-01 00:00", "2000-02-29 12:34", "2100-02-28 23:59"]);
+        assert_eq!(
+            [at(0), at(951_827_640), at(4_107_542_399)],
+            ["1970-01-01 00:00", "2000-02-29 12:34", "2100-02-28 23:59"]
+        );
         assert_eq!(minute(SystemTime::UNIX_EPOCH - Duration::from_secs(60)), "1969-12-31 23:59");
     }
 }

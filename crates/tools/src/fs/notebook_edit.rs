@@ -9,10 +9,10 @@ use helve_contract::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{explain, notebook};
-
-/// The largest notebook that is changed.
-const LIMIT: u64 = 64 << 20;
+use super::{
+    explain,
+    notebook::{self, LIMIT},
+};
 
 /// Replaces, inserts or deletes one cell of a Jupyter notebook. Everything else in the file stays as it is; the outputs
 /// of a replaced code cell are cleared.
@@ -226,17 +226,19 @@ mod tests {
             edited(r#"{"path": "n.ipynb", "cell_id": "b2", "cell_type": "code", "new_source": "1"}"#).await;
         assert_eq!(reply, "replaced code cell b2 of n.ipynb");
         let want = book()
-            .replace("   \"attachments\": {\"i.png\": {}},\n   \"cell_type\": \"markdown\"", "   \"cell_type\": \"code\"")
+            .replace(
+                "   \"attachments\": {\"i.png\": {}},\n   \"cell_type\": \"markdown\"",
+                "   \"cell_type\": \"code\"",
+            )
             .replace(r#""source": "\u00e9""#, "\"source\": \"1\",\n   \"execution_count\": null,\n   \"outputs\": []");
         assert_eq!(file, want);
     }
 
     #[tokio::test]
     async fn inserts_after_a_cell_and_at_the_beginning() {
-        let (reply, file) = edited(
-            r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "insert", "cell_type": "code", "new_source": "z"}"#,
-        )
-        .await;
+        let (reply, file) =
+            edited(r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "insert", "cell_type": "code", "new_source": "z"}"#)
+                .await;
         let id = reply.strip_prefix("inserted code cell ").unwrap().strip_suffix(" of n.ipynb").unwrap();
         let cell = format!(
             ",\n  {{\n   \"cell_type\": \"code\",\n   \"execution_count\": null,\n   \"id\": \"{id}\",\n   \
@@ -258,7 +260,8 @@ mod tests {
         let (_, other) = edited(r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#).await;
         assert!(other.contains("   ]\n  }\n ],\n \"metadata\""), "{other}");
         let (_, files) =
-            call::<NotebookEdit>(&[("n.ipynb", &one)], r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#).await;
+            call::<NotebookEdit>(&[("n.ipynb", &one)], r#"{"path": "n.ipynb", "cell_id": "b2", "mode": "delete"}"#)
+                .await;
         assert!(files["n.ipynb"].starts_with(b"{\n \"cells\": [],\n \"metadata\""));
     }
 
@@ -285,18 +288,18 @@ mod tests {
             (book(), r#""cell_id": "cell-2""#, "n.ipynb has no cell `cell-2`; its cells are: a1, b2"),
             (book(), r#""mode": "insert""#, "say whether the new cell is code or markdown"),
             (book(), r#""mode": "delete""#, "name the cell that is to be deleted"),
-            (
-                twice,
-                r#""cell_id": "a1""#,
-                "2 cells of n.ipynb have the id `a1`; name one by its place: cell-0, cell-1",
-            ),
+            (twice, r#""cell_id": "a1""#, "2 cells of n.ipynb have the id `a1`; name one by its place: cell-0, cell-1"),
             (
                 old.to_owned(),
                 r#""cell_id": "a1""#,
                 "n.ipynb is a notebook of the old format 3; convert it first, with `jupyter nbconvert --to notebook`",
             ),
-            ("{".to_owned(), r#""cell_id": "a1""#, "n.ipynb is not a notebook: its JSON is broken (EOF while parsing an object at line 1 column 1)"),
-            ("[]".to_owned(), r#""cell_id": "a1""#, "n.ipynb is not a notebook: it does not say its format"),
+            (
+                "{".to_owned(),
+                r#""cell_id": "a1""#,
+                "n.ipynb is not a notebook: its JSON is broken (EOF while parsing an object at line 1 column 1)",
+            ),
+            ("{}".to_owned(), r#""cell_id": "a1""#, "n.ipynb is not a notebook: it does not say its format"),
         ] {
             let args = format!(r#"{{"path": "n.ipynb", {args}, "new_source": "x"}}"#);
             let (reply, files) = call::<NotebookEdit>(&[("n.ipynb", &file)], &args).await;

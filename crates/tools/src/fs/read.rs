@@ -153,7 +153,6 @@ impl Tool for Read {
             Ok(head) => head,
             Err(error) => return Err(explain(call, &path, error).await),
         };
-        let name = path.relative().to_string_lossy().to_ascii_lowercase();
         if text::is_picture(&head.bytes) {
             return self.picture(call, &path).await;
         }
@@ -163,8 +162,8 @@ impl Tool for Read {
         if let Some(pages) = &self.pages {
             return Err(Error::failed(format!("{path} is not a PDF file; it has lines, not pages ({pages})")));
         }
-        if name.ends_with(".ipynb")
-            && head.size <= WHOLE
+        if path.relative().extension().is_some_and(|it| it.eq_ignore_ascii_case("ipynb"))
+            && head.size <= super::notebook::LIMIT
             && let Ok(notebook) = Notebook::parse(&path.to_string(), &whole(call, &path).await?.bytes)
         {
             return Ok(ReadOut::Notebook(notebook));
@@ -208,7 +207,8 @@ impl Seen {
     #[must_use]
     pub fn words(&self) -> String {
         let ((width, height), shown) = (self.picture.original, self.picture.shown);
-        let scaled = if shown == (width, height) { String::new() } else { format!(", shown at {}x{}", shown.0, shown.1) };
+        let scaled =
+            if shown == (width, height) { String::new() } else { format!(", shown at {}x{}", shown.0, shown.1) };
         format!("{}: {}, {width}x{height}{scaled}, {}", self.path, self.picture.media.mime, size(self.size))
     }
 }
@@ -225,7 +225,8 @@ impl PdfText {
         if self.pages.is_empty() {
             text += &format!("{} has no pages", self.path);
         } else if last < self.total {
-            text += &format!("[{} more pages; go on with {}]\n", self.total - last, hint(last + 1));
+            let more = self.total - last;
+            text += &format!("[{more} more page{}; go on with {}]\n", if more == 1 { "" } else { "s" }, hint(last + 1));
         }
         text
     }
@@ -281,8 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn cuts_long_lines_and_says_how_long_they_are() {
-        let (reply, _) =
-            call::<Read>(&[("a.txt", "éééééé\nshort\n")], r#"{"path": "a.txt", "max_line": 5}"#).await;
+        let (reply, _) = call::<Read>(&[("a.txt", "éééééé\nshort\n")], r#"{"path": "a.txt", "max_line": 5}"#).await;
         says(&reply, "     1\tééééé… [cut: the line has 12 bytes]\n     2\tshort\n");
     }
 
@@ -336,10 +336,7 @@ mod tests {
     async fn counts_millions_of_lines_without_keeping_them() {
         let memory = Memory::default();
         memory.put("log", Data::Repeated(b"line\n".to_vec(), 20_000_000));
-        says(
-            &call_on::<Read>(&memory, r#"{"path": "log", "start": 3999999}"#).await,
-            "3999999\tline\n4000000\tline\n",
-        );
+        says(&call_on::<Read>(&memory, r#"{"path": "log", "start": 3999999}"#).await, "3999999\tline\n4000000\tline\n");
         says(
             &call_on::<Read>(&memory, r#"{"path": "log", "start": 4000001}"#).await,
             "log has 4000000 lines; line 4000001 is past its end",
@@ -347,6 +344,26 @@ mod tests {
         memory.put("log", Data::Repeated(b"line\n".to_vec(), 1 << 40));
         let reply = call_on::<Read>(&memory, r#"{"path": "log", "limit": 1}"#).await;
         assert!(reply.text.starts_with("     1\tline\n[lines 1-1 of more than "), "{}", reply.text);
+    }
+
+    #[tokio::test]
+    async fn a_page_is_never_of_two_files() {
+        let memory = Memory::of("f", "old\n".repeat(500_000));
+        memory.meddle("f", "new\n".repeat(500_001));
+        says(
+            &call_on::<Read>(&memory, r#"{"path": "f", "start": 1, "limit": 1}"#).await,
+            "     1\tnew\n[lines 1-1 of 500001; go on with start=2]\n",
+        );
+    }
+
+    #[tokio::test]
+    async fn a_late_bad_byte_is_told_too() {
+        let mut file = "abcdefg\n".repeat(140_000).into_bytes();
+        file.extend(b"caf\xe9!\n");
+        says(
+            &call_on::<Read>(&Memory::of("f", file), r#"{"path": "f", "start": 140001}"#).await,
+            "140001\tcaf\u{fffd}!\n[encoding: UTF-8, with bytes that are not, shown as \u{fffd}]\n",
+        );
     }
 
     #[tokio::test]
@@ -359,7 +376,7 @@ mod tests {
         let memory = Memory::of("a.pdf", *b"%PDF-1.7 \x80");
         says(
             &call_on::<Read>(&memory, r#"{"path": "a.pdf", "pages": "2"}"#).await,
-            "[page 2 of 3]\ntext of page 2\n[1 more pages; go on with pages=3-]\n",
+            "[page 2 of 3]\ntext of page 2\n[1 more page; go on with pages=3-]\n",
         );
         for past in ["3-9", "7-9"] {
             let reply = call_on::<Read>(&memory, &format!(r#"{{"path": "a.pdf", "pages": "{past}"}}"#)).await;

@@ -82,7 +82,7 @@ pub fn detect(head: &[u8], whole: bool) -> Result<Format, String> {
         return Err(what.to_owned());
     }
     if let Some(at) = memchr::memchr(0, head) {
-        let charset = obvious_utf16(head).ok_or_else(|| format!("data with a NUL byte at {at}"))?;
+        let charset = obvious_utf16(head, whole).ok_or_else(|| format!("data with a NUL byte at {at}"))?;
         return Ok(Format { charset, bom: 0, damaged: false });
     }
     if is_utf8(head, whole) {
@@ -121,7 +121,10 @@ fn utf8_census(bytes: &[u8], whole: bool) -> (usize, usize) {
 }
 
 /// UTF-16 without a mark, where it is plain to see: zeros on one side only, and nothing but sensible characters.
-fn obvious_utf16(head: &[u8]) -> Option<Charset> {
+fn obvious_utf16(head: &[u8], whole: bool) -> Option<Charset> {
+    if whole && !head.len().is_multiple_of(2) {
+        return None;
+    }
     let head = &head[..head.len() & !1];
     let mut zeros = (0, 0);
     for pair in head.chunks_exact(2) {
@@ -143,7 +146,7 @@ fn obvious_utf16(head: &[u8]) -> Option<Charset> {
         }
     }
     // A pair that is cut where the head ends is the one thing that may be wrong.
-    (bad <= 1 && count * 50 >= head.len() / 2).then_some(charset)
+    (bad <= 1 && count * 5 >= head.len()).then_some(charset)
 }
 
 fn unit(charset: Charset, pair: &[u8]) -> u16 {
@@ -162,8 +165,17 @@ fn guess(head: &[u8], whole: bool) -> &'static Encoding {
     let guess = detector.guess(None, Utf8Detection::Deny);
     let wide = [SHIFT_JIS, EUC_JP, EUC_KR, BIG5, GBK, GB18030];
     let foreign = [
-        WINDOWS_1251, KOI8_U, IBM866, ISO_8859_5, WINDOWS_1253, ISO_8859_7, WINDOWS_1255, ISO_8859_8, WINDOWS_1256,
-        ISO_8859_6, WINDOWS_874,
+        WINDOWS_1251,
+        KOI8_U,
+        IBM866,
+        ISO_8859_5,
+        WINDOWS_1253,
+        ISO_8859_7,
+        WINDOWS_1255,
+        ISO_8859_8,
+        WINDOWS_1256,
+        ISO_8859_6,
+        WINDOWS_874,
     ];
     let latin = [WINDOWS_1250, ISO_8859_2, WINDOWS_1254, WINDOWS_1257, ISO_8859_4, WINDOWS_1258];
     let fits = if wide.contains(&guess) {
@@ -232,7 +244,8 @@ pub fn magic(head: &[u8]) -> Option<&'static str> {
         (b"MZ\x90\x00", "Windows program"),
         (b"\x93NUMPY", "NumPy array"),
     ];
-    let text = |head: &[u8]| head.iter().take(512).all(|byte| (0x20..0x7f).contains(byte) || matches!(byte, 9 | 10 | 13));
+    let text =
+        |head: &[u8]| head.iter().take(512).all(|byte| (0x20..0x7f).contains(byte) || matches!(byte, 9 | 10 | 13));
     match head {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => return Some("WebP picture"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => return Some("WAV sound"),
@@ -419,12 +432,12 @@ mod tests {
             ),
             (b"\xc4\xe3\xba\xc3\xa3\xac\xca\xc0\xbd\xe7\xa1\xa3\n", "encoding: GBK (guessed) | 你好，世界。\n"),
             (b"\xbe\xc8\xb3\xe7\xc7\xcf\xbc\xbc\xbf\xe4\n", "encoding: EUC-KR (guessed) | 안녕하세요\n"),
-            (
-                b"\xa4\xb3\xa4\xec\xa4\xcf\xc6\xfc\xcb\xdc\xb8\xec\n",
-                "encoding: EUC-JP (guessed) | これは日本語\n",
-            ),
+            (b"\xa4\xb3\xa4\xec\xa4\xcf\xc6\xfc\xcb\xdc\xb8\xec\n", "encoding: EUC-JP (guessed) | これは日本語\n"),
             (b"Stra\xdfe, \xc4pfel, \xfcber\n", "encoding: Windows-1252 (Latin-1) (guessed) | Straße, Äpfel, über\n"),
-            (b"price: 5 \x80 \x96 \x93quoted\x94\n", "encoding: Windows-1252 (Latin-1) (guessed) | price: 5 € – “quoted”\n"),
+            (
+                b"price: 5 \x80 \x96 \x93quoted\x94\n",
+                "encoding: Windows-1252 (Latin-1) (guessed) | price: 5 € – “quoted”\n",
+            ),
             (b"x = '\xb0C'\n", "encoding: Windows-1252 (Latin-1) (guessed) | x = '°C'\n"),
             (b"\x7fELF\x02\x01\x01\0", "binary: ELF program or library"),
             (b"PK\x03\x04\x14\0", "binary: zip archive (or a document or package in one)"),

@@ -79,7 +79,10 @@ mod tests {
     async fn follows_a_link_and_keeps_it() {
         let memory = Memory::with(&[("real.txt", "old")]);
         memory.put("link.txt", Data::Link("real.txt".into()));
-        says(&call_on::<Write>(&memory, r#"{"path": "link.txt", "content": "new"}"#).await, "wrote 3 bytes to link.txt");
+        says(
+            &call_on::<Write>(&memory, r#"{"path": "link.txt", "content": "new"}"#).await,
+            "wrote 3 bytes to link.txt",
+        );
         assert_eq!(memory.bytes("real.txt"), b"new");
     }
 }

@@ -15,8 +15,9 @@ use helve_contract::{
     ports::{State, TaskId, TaskInfo},
 };
 
-/// How much output is taken into a reply at most; the task's file has all of it.
-const SHOWN: usize = 1 << 20;
+/// How much output is taken into a reply at most: more than any dialect shows, and no more than the keeper of tasks
+/// has of an end in memory. The task's file has all of it.
+const SHOWN: usize = 512 << 10;
 
 /// The word for where a task stands, as the dialects with tasks spell it.
 fn word(state: &State) -> &'static str {
@@ -52,19 +53,21 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// The error for an id that is not there, with the ids that are.
+/// The error for an id that is not there, with those that are.
 async fn strayed(call: &Call, id: &TaskId, error: Error) -> Error {
-    let Error::Failed(text) = error else { return error };
     let tasks = call.tasks().list(call).await;
-    if tasks.iter().any(|it| it.id == *id) {
-        return Error::Failed(text);
+    if !matches!(error, Error::Failed(_)) || tasks.iter().any(|it| it.id == *id) {
+        return error;
     }
-    let known: Vec<_> =
-        tasks.iter().rev().take(5).map(|it| format!("{} ({}, `{}`)", it.id, word(&it.state), brief(&it.command))).collect();
-    Error::Failed(match known.len() {
-        0 => format!("{text}; nothing was started in the background"),
-        _ => format!("{text}; there are {}", known.join(", ")),
-    })
+    let told = |it: &TaskInfo| format!("{} ({}, `{}`)", it.id, word(&it.state), brief(&it.command));
+    let known: Vec<_> = tasks.iter().rev().take(5).map(told).collect();
+    let id: String = id.0.chars().take(64).collect();
+    let known = if known.is_empty() {
+        "nothing was started in the background".into()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
+    Error::failed(format!("no task `{}` in this session; {known}", id.escape_debug()))
 }
 
 /// Waits without waiting: where a task stands now.

@@ -80,7 +80,7 @@ impl Tool for Process {
             Action::Poll => {
                 let from = info.written.saturating_sub(BUFFER as u64);
                 let mut output = call.tasks().output(call, &id, from, BUFFER).await?;
-                output.skipped = output.skipped.max(from);
+                output.skipped += from;
                 Ok(ProcessOut::Polled(info, output))
             }
         }
@@ -116,10 +116,8 @@ impl From<ProcessOut> for Reply {
 
 fn status(info: &TaskInfo) -> String {
     let running = info.state == State::Running;
-    let mut lines = vec![
-        format!("state: {}", if running { "running" } else { "completed" }),
-        format!("running: {running}"),
-    ];
+    let mut lines =
+        vec![format!("state: {}", if running { "running" } else { "completed" }), format!("running: {running}")];
     if let Some(exit) = info.state.exit() {
         let how = match info.state {
             State::TimedOut(_) => "; timeout",

@@ -1,7 +1,13 @@
 //! `run`: a shell command, waited for or left in the background.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    time::Duration,
+};
 
+use futures::FutureExt;
 use helve_contract::{
     Access, Call, Cut, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
     ports::{Command, Input, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
@@ -111,15 +117,34 @@ impl Tool for Run {
             let info = super::look(call, &id).await?;
             return Ok(self.told(info, TaskOutput::default(), Some(id.0)));
         }
+        let mut leash = Leash { call, id: &id, held: true };
         let mut info = call.tasks().wait(call, &id, Until::End).await;
         let cancelled = call.cancel.is_cancelled();
         if cancelled && !matches!(&info, Ok(info) if info.state.exit().is_some()) {
             info = call.tasks().stop(call, &id).await;
         }
         let info = info?;
+        leash.held = info.state.exit().is_none();
         let output = self.output(call, &id, &info).await?;
         call.tasks().forget(call, &id).await;
         Ok(RunOut { cancelled, ..self.told(info, output, None) })
+    }
+}
+
+/// Ends a command that nobody waits for any more, because the call itself was dropped.
+struct Leash<'a> {
+    call: &'a Call,
+    id: &'a TaskId,
+    held: bool,
+}
+
+impl Drop for Leash<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            // Nothing can be awaited here; one poll is enough to hand over the order.
+            let order = AssertUnwindSafe(|| self.call.tasks().stop(self.call, self.id).now_or_never());
+            _ = catch_unwind(order);
+        }
     }
 }
 
@@ -169,7 +194,7 @@ impl Run {
             cancelled: false,
             unseen: match self.keep {
                 Keep::Head => info.written.saturating_sub(output.next) + output.skipped,
-                Keep::Tail => info.written.saturating_sub(super::SHOWN as u64).max(output.skipped),
+                Keep::Tail => info.written.saturating_sub(super::SHOWN as u64) + output.skipped,
             },
             written: info.written,
             merged: output.merged,
@@ -203,7 +228,8 @@ impl RunOut {
     /// 000: `exit code: N`, then the output. A command that fails is no error.
     pub fn status_first(self) -> Reply {
         if let Some(id) = &self.id {
-            let text = format!("started in the background; process id: {id}\nask for its status or its output by this id");
+            let text =
+                format!("started in the background; process id: {id}\nask for its status or its output by this id");
             return self.reply(text);
         }
         let end = match (self.timed_out, self.cancelled) {
@@ -307,13 +333,15 @@ impl RunOut {
 
     /// The output with what must be said beside it, at the end that stays when the whole is too long.
     fn with_remarks(&self, text: &str) -> String {
-        let remarks: String = self.remarks().iter().map(|remark| format!("[{remark}]\n")).collect();
+        let mut remarks = String::new();
+        self.remarks().iter().for_each(|remark| push_line(&mut remarks, &format!("[{remark}]")));
         let mut text = text.to_owned();
         if self.keep == Keep::Head && text.len() > SHORT {
-            return remarks + &text;
+            push_line(&mut remarks, &text);
+            return remarks;
         }
         if !remarks.is_empty() {
-            push_line(&mut text, remarks.trim_end());
+            push_line(&mut text, &remarks);
         }
         text
     }
@@ -359,6 +387,7 @@ fn push_line(text: &mut String, line: &str) {
 mod tests {
     use std::time::Duration;
 
+    use futures::FutureExt;
     use helve_contract::{
         Cut, Keep, Tool,
         ports::{Exit, State},
@@ -374,12 +403,11 @@ mod tests {
 
     /// The five ways of telling, and which of them call it an error.
     fn told(out: &RunOut) -> [String; 5] {
-        [RunOut::status_first, RunOut::streams, RunOut::status_last, RunOut::text_or_error, RunOut::merged_or_error].map(
-            |tell| {
+        [RunOut::status_first, RunOut::streams, RunOut::status_last, RunOut::text_or_error, RunOut::merged_or_error]
+            .map(|tell| {
                 let reply = tell(out.clone());
                 format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
-            },
-        )
+            })
     }
 
     #[tokio::test]
@@ -407,7 +435,10 @@ mod tests {
             ]
         );
         let reply = good.merged_or_error();
-        assert_eq!((reply.exit, reply.wall.as_deref(), reply.spill.as_deref()), (Some(0), Some("L3"), Some("/spill/t1")));
+        assert_eq!(
+            (reply.exit, reply.wall.as_deref(), reply.spill.as_deref()),
+            (Some(0), Some("L3"), Some("/spill/t1"))
+        );
     }
 
     #[tokio::test]
@@ -491,14 +522,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_that_is_dropped_takes_its_command_with_it() {
+        let fake = Fake::new(State::Running, &[]);
+        let call = fake.call();
+        let mut work = Box::pin(Run { script: "sleep 99".into(), ..Run::default() }.run(&call));
+        assert!(work.as_mut().now_or_never().is_none());
+        drop(work);
+        assert_eq!(fake.log()[1..], ["wait End", "stop"]);
+    }
+
+    #[tokio::test]
     async fn long_output_tells_its_true_size_and_keeps_the_remarks() {
         let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
         let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new() });
         for (keep, starts) in [(Keep::Head, true), (Keep::Tail, false)] {
             let run = Run { script: "yes".into(), keep, ..Run::default() };
             let reply = run.run(&Fake::new(state.clone(), &[long]).call()).await.unwrap().status_last();
-            assert_eq!(reply.cut, Some(Cut { bytes: 1_048_582, lines: 524_288 }));
-            assert_eq!((reply.text.starts_with("[A job remained"), reply.text.ends_with("background.]\n[exit code: 1]")), (starts, !starts));
+            assert_eq!(reply.cut, Some(Cut { bytes: 524_294, lines: 262_144 }));
+            assert_eq!(
+                (reply.text.starts_with("[A job remained"), reply.text.ends_with("background.]\n[exit code: 1]")),
+                (starts, !starts)
+            );
         }
     }
 

@@ -52,7 +52,7 @@ impl Tool for TaskOutput {
         }
         let from = info.written.saturating_sub(super::SHOWN as u64);
         let mut output = call.tasks().output(call, &id, from, super::SHOWN).await?;
-        output.skipped = output.skipped.max(from);
+        output.skipped += from;
         Ok(TaskRead { info, output, waited })
     }
 }
@@ -74,7 +74,9 @@ impl From<TaskRead> for Reply {
         text.push_str(if output.merged.is_empty() { "(no output)" } else { &output.merged });
         let exit = info.state.exit();
         let ended = match &info.state {
-            State::TimedOut(exit) => Some(format!("timed out after {}; exit code {}", super::seconds(info.ran), exit.code)),
+            State::TimedOut(exit) => {
+                Some(format!("timed out after {}; exit code {}", super::seconds(info.ran), exit.code))
+            }
             State::Ended(exit) if exit.code != 0 => Some(format!("exit code {}", exit.code)),
             _ => None,
         };

@@ -84,11 +84,14 @@ impl Tasks for Fake {
         Ok(TaskId("t1".into()))
     }
 
-    async fn wait(&self, _: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
+    async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
         if id.0 != "t1" {
             return Err(Error::failed(format!("no task `{id}` in this session")));
         }
         self.did(format!("wait {until:?}"));
+        if until == Until::End && self.state == State::Running {
+            call.cancel.cancelled().await;
+        }
         Ok(self.info(self.state.clone()))
     }
 

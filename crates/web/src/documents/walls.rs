@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Address space: a picture of 100 megapixels and its smaller copy fit.
 const MEMORY: u64 = 1 << 30;
@@ -21,6 +21,8 @@ pub(super) fn raise() -> io::Result<()> {
         (Resource::Memlock, 0),
     ];
     for (resource, most) in limits {
+        // Whoever started us may have set a tighter one, which cannot be loosened.
+        let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     rustix::thread::set_no_new_privs(true)?;

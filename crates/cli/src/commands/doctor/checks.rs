@@ -243,6 +243,8 @@ fn files(settings: &Settings) -> Vec<Check> {
 }
 
 fn protected() -> Check {
-    let names = helve_engine::PROTECTED.join(", ");
-    Check::good("protected", format!("no tool writes these, in any spelling: {names}"))
+    let names = helve_engine::PROTECTED;
+    let some: Vec<_> = names.iter().copied().filter(|it| !it.contains('*')).step_by(names.len().div_ceil(8)).collect();
+    let text = format!("no tool writes {} names, in any spelling, such as {}", names.len(), some.join(", "));
+    Check::good("protected", text)
 }

@@ -1,11 +1,10 @@
 //! The hits of all files, of which only the first ones by path are kept while the others are still being found.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use helve_contract::ports::{FileHits, Grep, Hit, HitKind, Matches, Output};
+
+use super::sink::weight;
 
 /// Room for hits that an offset will leave out, which is not known before all are found.
 const OFFSET_ROOM: usize = 64 << 20;
@@ -32,15 +31,7 @@ struct Weighed {
 
 impl Kept {
     pub(super) fn new(grep: &Grep) -> Self {
-        Self {
-            files: BTreeMap::new(),
-            most: most(grep),
-            room: room(grep),
-            held: 0,
-            bytes: 0,
-            total: 0,
-            total_files: 0,
-        }
+        Self { files: BTreeMap::new(), most: most(grep), room: room(grep), held: 0, bytes: 0, total: 0, total_files: 0 }
     }
 
     /// Adds a file with at least one match.
@@ -145,11 +136,11 @@ impl Cut {
         }
         let mut kept = Vec::with_capacity(to + 1 - from);
         for hit in hits.into_iter().take(to + 1).skip(from) {
-            if hit.text.len() > self.bytes {
+            if weight(&hit) > self.bytes {
                 self.bytes = 0;
                 break;
             }
-            self.bytes -= hit.text.len();
+            self.bytes -= weight(&hit);
             kept.push(hit);
         }
         while kept.last().is_some_and(|hit| hit.kind == HitKind::Gap) {

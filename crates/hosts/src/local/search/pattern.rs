@@ -10,7 +10,7 @@ use ignore::{
 use crate::local::walk::Start;
 
 /// The most memory that a compiled pattern may take, and its cache.
-const PATTERN: usize = 32 << 20;
+const PATTERN: usize = 10 << 20;
 
 /// The matcher of a search.
 pub(super) fn matcher(grep: &Grep) -> Result<RegexMatcher> {

@@ -140,10 +140,16 @@ pub(super) enum Blind {
 /// One thread's searcher, with its buffers.
 pub(super) struct Eye<'a> {
     search: &'a Search<'a>,
+    binary: Binary,
     searcher: Searcher,
+    /// A long line has made the searcher's buffer grow.
+    grown: bool,
     ask: Ask,
     whole: Whole,
 }
+
+/// The size of a searcher's buffer, as long as no line is longer.
+const BUFFER: usize = 64 << 10;
 
 /// Whether a file is read whole before it is searched.
 #[derive(Clone, Copy)]
@@ -156,18 +162,7 @@ enum Whole {
 impl<'a> Eye<'a> {
     pub(super) fn new(search: &'a Search<'a>, binary: Binary) -> Self {
         let grep = search.grep;
-        let is_lines = grep.output == Output::Lines;
-        let searcher = SearcherBuilder::new()
-            .line_number(is_lines)
-            .multi_line(grep.multiline)
-            .before_context(if is_lines { grep.context.0 } else { 0 })
-            .after_context(if is_lines { grep.context.1 } else { 0 })
-            .binary_detection(match binary {
-                Binary::Leave => BinaryDetection::quit(0),
-                Binary::Search => BinaryDetection::convert(0),
-            })
-            .heap_limit(Some(LINE))
-            .build();
+        let searcher = searcher(grep, binary);
         let ask = Ask {
             output: grep.output,
             each: grep.only_matching,
@@ -179,15 +174,19 @@ impl<'a> Eye<'a> {
             Binary::Search if search.start.kind == Kind::File => Whole::UpTo(LINE as u64),
             _ => Whole::Never,
         };
-        Self { search, searcher, ask, whole }
+        Self { search, binary, searcher, grown: false, ask, whole }
     }
 
     /// Searches a file, which must be where its path says, without any link.
     pub(super) fn look(&mut self, path: &Path) -> Result<Collect<'a>, Blind> {
         let Search { beneath, start, matcher, clock, .. } = *self.search;
         let fd = beneath.straight(&start.top, path, LOOK).map_err(|errno| Blind::Unreadable(errno.into()))?;
+        // A grown buffer would see zero bytes earlier, so that what is said of a file would hang on the file before it.
+        if std::mem::take(&mut self.grown) {
+            self.searcher = searcher(self.search.grep, self.binary);
+        }
         let mut found = Collect::new(self.ask, matcher);
-        let mut file = Timed { file: File::from(fd), clock };
+        let mut file = Timed { file: File::from(fd), clock, grown: &mut self.grown };
         let result = match self.whole {
             Whole::Never => self.searcher.search_reader(matcher, file, &mut found),
             Whole::UpTo(limit) => {
@@ -207,10 +206,26 @@ impl<'a> Eye<'a> {
     }
 }
 
-/// A file that ends when the time is up.
+fn searcher(grep: &Grep, binary: Binary) -> Searcher {
+    let is_lines = grep.output == Output::Lines;
+    SearcherBuilder::new()
+        .line_number(is_lines)
+        .multi_line(grep.multiline)
+        .before_context(if is_lines { grep.context.0 } else { 0 })
+        .after_context(if is_lines { grep.context.1 } else { 0 })
+        .binary_detection(match binary {
+            Binary::Leave => BinaryDetection::quit(0),
+            Binary::Search => BinaryDetection::convert(0),
+        })
+        .heap_limit(Some(LINE))
+        .build()
+}
+
+/// A file that ends when the time is up, and that notices how much is wanted of it at once.
 struct Timed<'a> {
     file: File,
     clock: &'a Clock,
+    grown: &'a mut bool,
 }
 
 impl Read for Timed<'_> {
@@ -218,6 +233,7 @@ impl Read for Timed<'_> {
         if self.clock.is_over() {
             return Ok(0);
         }
+        *self.grown |= buffer.len() > BUFFER;
         self.file.read(buffer)
     }
 }

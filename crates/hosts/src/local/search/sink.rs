@@ -24,6 +24,11 @@ pub(super) struct Ask {
     pub(super) bytes: usize,
 }
 
+/// What a hit weighs: its line and the end of it.
+pub(super) fn weight(hit: &Hit) -> usize {
+    hit.text.len() + 1
+}
+
 /// Collects the hits of one file.
 pub(super) struct Collect<'m> {
     ask: Ask,
@@ -66,10 +71,10 @@ impl<'m> Collect<'m> {
         if self.closed {
             return;
         }
-        let text = text.strip_suffix(b"\n").unwrap_or(text).to_vec();
-        self.bytes += text.len() + 16;
+        let hit = Hit { kind, line, text: text.strip_suffix(b"\n").unwrap_or(text).to_vec() };
+        self.bytes += weight(&hit);
         self.kept += usize::from(kind == HitKind::Match);
-        self.hits.push(Hit { kind, line, text });
+        self.hits.push(hit);
     }
 
     /// Finds the single matches within the lines that match.

@@ -39,12 +39,10 @@ pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, cl
     }
     // What was found by path is looked at again beneath the root, so that a swapped folder shows nothing from outside.
     for hit in all.hits {
-        if let Ok(fd) = beneath.straight(&start.top, &hit.path, OFlags::PATH)
+        if let Ok(fd) = beneath.straight(&start.top, &hit.path, OFlags::PATH | OFlags::NOFOLLOW)
             && let Ok(stat) = fstat(&fd)
         {
             found.files.push(FoundFile { path: hit.path, kind: kind(&stat), size: stat.st_size as u64 });
-        } else if hit.kind == Kind::Link {
-            found.files.push(FoundFile { path: hit.path, kind: Kind::Link, size: 0 });
         }
     }
     Ok(found)
@@ -79,7 +77,8 @@ impl Wanted {
         if !find.whole_path && !pattern.contains('/') {
             return Ok(Self::Name(glob));
         }
-        let mut folders: Vec<&str> = pattern.split('/').take_while(|part| !is_wild(part) && !part.contains('\\')).collect();
+        let mut folders: Vec<&str> =
+            pattern.split('/').take_while(|part| !is_wild(part) && !part.contains('\\')).collect();
         if folders.len() == pattern.split('/').count() {
             folders.pop();
         }
@@ -110,7 +109,6 @@ struct Hit {
     /// Its last change, where the order asks for it.
     modified: Option<SystemTime>,
     path: PathBuf,
-    kind: Kind,
 }
 
 /// What was found: the first `limit` in order, and how many there are.
@@ -168,12 +166,12 @@ impl Finder<'_> {
             return WalkState::Skip;
         }
         if self.find.kind.is_none_or(|only| only == kind) && self.wanted.matches(beneath_start) {
-            self.keep(path, kind);
+            self.keep(path);
         }
         WalkState::Continue
     }
 
-    fn keep(&mut self, path: &Path, kind: Kind) {
+    fn keep(&mut self, path: &Path) {
         let modified = match self.find.order {
             Order::Path => None,
             Order::Newest => {
@@ -181,7 +179,7 @@ impl Finder<'_> {
             }
         };
         self.own.total += 1;
-        self.own.hits.push(Hit { modified, path: path.to_owned(), kind });
+        self.own.hits.push(Hit { modified, path: path.to_owned() });
         if self.own.hits.len() > self.find.limit.saturating_mul(2).saturating_add(4096) {
             self.own.trim(self.find.limit);
         }

@@ -15,12 +15,7 @@ use rustix::{
     fs::{OFlags, fstat},
 };
 
-use crate::local::{
-    beneath::Beneath,
-    fault::Trouble,
-    files::kind,
-    names::is_temporary,
-};
+use crate::local::{beneath::Beneath, fault::Trouble, files::kind, names::is_temporary};
 
 /// The start of a walk, found beneath its root.
 pub(in crate::local) struct Start<'a> {
@@ -40,13 +35,15 @@ impl<'a> Start<'a> {
     pub(in crate::local) fn find(beneath: &Beneath, path: &'a SafePath) -> Result<Self> {
         let opened = beneath.open(path, OFlags::PATH)?;
         let stat = fstat(&opened.fd).map_err(|errno| Trouble::from(errno).about(path))?;
-        Ok(Self {
-            path,
-            top: beneath.top(path)?,
-            real: opened.real.unwrap_or_else(|| path.relative().to_owned()),
-            kind: kind(&stat),
-            ruled: path.rules().iter().any(|rule| rule.denies == Access::Read),
-        })
+        let (top, kind) = (beneath.top(path)?, kind(&stat));
+        let real = opened.real.unwrap_or_else(|| path.relative().to_owned());
+        if kind == Kind::Folder {
+            // The walker passes over what it may not read; at the start that would look like an empty folder.
+            beneath
+                .straight(&top, &real, OFlags::RDONLY | OFlags::DIRECTORY)
+                .map_err(|errno| Trouble::from(errno).about(path))?;
+        }
+        Ok(Self { path, top, real, kind, ruled: path.rules().iter().any(|rule| rule.denies == Access::Read) })
     }
 
     /// Where the walker starts: it lists names by path, and everything it finds is opened beneath the root's handle.

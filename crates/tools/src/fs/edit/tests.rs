@@ -123,10 +123,7 @@ async fn several_matches_are_counted_and_placed() {
         "f was not changed: the text to replace is there 3 times, at lines 1, 3, 5; send more of the lines around it, so \
          that only one place fits"
     );
-    assert_eq!(
-        text_after(file, Edit { all: true, ..edit("x = 1", "x = 2") }).await,
-        "x = 2\ny\nx = 2\nz\nx = 2\n"
-    );
+    assert_eq!(text_after(file, Edit { all: true, ..edit("x = 1", "x = 2") }).await, "x = 2\ny\nx = 2\nz\nx = 2\n");
     assert_eq!(text_after("aaaaa", Edit { all: true, ..edit("aa", "b") }).await, "bba");
     assert!(refusal("aaa", edit("aa", "b")).await.contains("more than once, at line 1;"));
     let many = refusal(&"q\n".repeat(30), edit("q", "p")).await;
@@ -176,8 +173,14 @@ async fn a_near_miss_shows_what_is_there() {
 async fn common_slips_are_named() {
     let file = "say(\"one\")\nsay(\"two\")\n";
     for (old, want) in [
-        ("say(\\\"one\\\")", "it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those"),
-        ("say(\"one\")\\nsay(\"two\")", "it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those"),
+        (
+            "say(\\\"one\\\")",
+            "it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those",
+        ),
+        (
+            "say(\"one\")\\nsay(\"two\")",
+            "it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those",
+        ),
         (
             "     1\tsay(\"one\")\n     2\tsay(\"two\")",
             "it has the line numbers of a listing, which are not in the file; leave them out",
@@ -215,8 +218,11 @@ async fn tolerance_indents_the_new_text_as_the_file_is() {
     let file = "class A:\n    def f(self):\n        return 1\n";
     let want = "class A:\n    def f(self):\n        if x:\n            return 2\n        return 1\n";
     assert_eq!(
-        text_after(file, tolerant("def f(self):\n    return 1\n", "def f(self):\n    if x:\n        return 2\n    return 1\n"))
-            .await,
+        text_after(
+            file,
+            tolerant("def f(self):\n    return 1\n", "def f(self):\n    if x:\n        return 2\n    return 1\n")
+        )
+        .await,
         want
     );
     // Too deep, and with tabs.
@@ -231,7 +237,8 @@ async fn tolerance_indents_the_new_text_as_the_file_is() {
 async fn tolerance_keeps_the_quotes_of_the_file() {
     let file = "He said “hello” – it’s fine.\nBye.\n";
     let memory = Memory::of("f", file);
-    let edited = run(&memory, tolerant("said \"hello\" - it's fine", "said \"good day\" - it's \"well\"")).await.unwrap();
+    let edited =
+        run(&memory, tolerant("said \"hello\" - it's fine", "said \"good day\" - it's \"well\"")).await.unwrap();
     assert_eq!(
         edited.words(),
         "replaced 1 place in f (matched without regard to the style of quotes and dashes; the file's own were kept)"
@@ -307,4 +314,41 @@ async fn a_miss_in_a_large_file_is_found_soon() {
     let file: String = (0..40_000).map(line).collect();
     let error = refusal(&file, edit("    let value_31337 = compute(31337, \"sone text\");", "x")).await;
     assert!(error.contains("the nearest is line 31338, different in line 31338."), "{error}");
+}
+
+#[tokio::test]
+async fn no_file_in_any_encoding_loses_a_byte() {
+    let texts = [
+        ("windows-1252", "Größe: schön, naïve café – “zitiert” 5 €"),
+        ("windows-1252", "señor, ¿qué tal? ¡mañana! © 2024"),
+        ("iso-8859-15", "œuvre à 5 €, Ÿ"),
+        ("macintosh", "résumé of the façade"),
+        ("windows-1250", "Zażółć gęślą jaźń, příliš žluťoučký kůň"),
+        ("iso-8859-2", "Zażółć gęślą jaźń, árvíztűrő tükörfúrógép"),
+        ("windows-1254", "Şişli'de ığdır, çiğ köfte"),
+        ("windows-1251", "Съешь ещё этих мягких французских булок"),
+        ("koi8-r", "Съешь ещё этих мягких французских булок"),
+        ("ibm866", "Съешь ещё этих мягких французских булок"),
+        ("windows-1253", "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία"),
+        ("windows-1255", "דג סקרן שט בים מאוכזב"),
+        ("windows-1256", "نص حكيم له سر قاطع"),
+        ("windows-874", "เป็นมนุษย์สุดประเสริฐ"),
+        ("shift_jis", "いろはにほへと表ソ能 ちりぬるを"),
+        ("euc-jp", "いろはにほへと ちりぬるを 表示"),
+        ("gbk", "天地玄黄，宇宙洪荒。日月盈昃"),
+        ("gb18030", "天地玄黄，宇宙洪荒。㐀"),
+        ("big5", "天地玄黃，宇宙洪荒。功能許蓋"),
+        ("euc-kr", "키스의 고유조건은 입술끼리 만나야"),
+    ];
+    for (label, words) in texts {
+        let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap();
+        for end in ["\n", "\r\n", "\r"] {
+            let text = |value: &str| ["# one", words, value, words, "last"].join(end) + end;
+            let (before, now) = (text("value = 1;"), text("value = 2;"));
+            let ((file, _, lossy), (want, ..)) = (encoding.encode(&before), encoding.encode(&now));
+            assert!(!lossy, "{label} has all of the text");
+            let made = after(&file, edit("value = 1;", "value = 2;")).await;
+            assert_eq!(made.as_deref(), Ok(&*want), "{label} with {end:?}");
+        }
+    }
 }

@@ -1,13 +1,10 @@
 //! Changing one cell in the text of a notebook: every byte outside of the cell stays as it is, and so does every
 //! member of the cell that has no part in the change.
 
-use std::fmt;
+use std::ops::Range;
 
 use helve_contract::{Error, Result};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, Visitor},
-};
+use serde::Serialize;
 use serde_json::{
     Value, json,
     ser::{PrettyFormatter, Serializer},
@@ -15,7 +12,7 @@ use serde_json::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{checked, joined, language};
+use super::{Book, joined, members::Members};
 use crate::fs::notebook_edit::{CellMode, NotebookEdit};
 
 /// How an operation went.
@@ -32,50 +29,11 @@ pub(in crate::fs) struct Cut {
     pub(in crate::fs) language: String,
 }
 
-/// The members of an object, in order, with the text of each value.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Vec<(String, &'de RawValue)>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
-                let mut all = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    all.push(member);
-                }
-                Ok(all)
-            }
-        }
-        from.deserialize_map(Collect).map(Members)
-    }
-}
-
-impl Members<'_> {
-    fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
-    }
-
-    fn value(&self, name: &str) -> Value {
-        self.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
-    }
-}
-
 /// Makes the change in the text of a notebook.
 pub(in crate::fs) fn operate(path: &str, text: &str, edit: &NotebookEdit) -> Result<Cut> {
-    let broken = |error: serde_json::Error| Error::failed(format!("{path} is not a notebook: its JSON is broken ({error})"));
-    let book: Value = serde_json::from_str(text).map_err(broken)?;
-    checked(path, &book)?;
-    let top: Members = serde_json::from_str(text).map_err(broken)?;
-    let list = top.get("cells").map_or("[]", RawValue::get);
-    let raw: Vec<&RawValue> = serde_json::from_str(list).map_err(broken)?;
-    let cells: Vec<Members> =
-        raw.iter().map(|it| serde_json::from_str(it.get())).collect::<Result<_, _>>().map_err(broken)?;
-    let place = find(path, &cells, edit.cell_id.as_deref())?;
+    let book = Book::open(path, text)?;
+    let (list, raw, cells) = (book.list, &book.raw, &book.cells);
+    let place = find(path, cells, edit.cell_id.as_deref())?;
     let style = Style::of(text, list, raw.first().map(|it| it.get()));
 
     let span = |raw: &str| offset(text, raw)..offset(text, raw) + raw.len();
@@ -83,7 +41,7 @@ pub(in crate::fs) fn operate(path: &str, text: &str, edit: &NotebookEdit) -> Res
         CellMode::Replace => {
             let at = place.ok_or_else(|| Error::failed("name the cell that is to be replaced"))?;
             let (cell, kind) = replaced(&cells[at], edit, &style);
-            (span(raw[at].get()), cell, cut(&cells, at, kind))
+            (span(raw[at].get()), cell, cut(cells, at, kind))
         }
         CellMode::Delete => {
             let at = place.ok_or_else(|| Error::failed("name the cell that is to be deleted"))?;
@@ -94,23 +52,27 @@ pub(in crate::fs) fn operate(path: &str, text: &str, edit: &NotebookEdit) -> Res
                 (0, None) => span(list),
             };
             let rest = if raw.len() == 1 { "[]" } else { "" };
-            (range, rest.to_owned(), cut(&cells, at, cells[at].value("cell_type").as_str().unwrap_or("raw").to_owned()))
+            (range, rest.to_owned(), cut(cells, at, cells[at].value("cell_type").as_str().unwrap_or("raw").to_owned()))
         }
         CellMode::Insert => {
             let Some(kind) = edit.cell_type else {
                 return Err(Error::failed("say whether the new cell is code or markdown"));
             };
             let at = place.map_or(0, |it| it + 1);
-            let id = has_ids(&book).then(|| fresh(&cells, &edit.new_source, at));
+            let id = book.has_ids().then(|| fresh(cells, &edit.new_source, at));
             let listed = cells.first().is_none_or(|it| it.value("source").is_array());
             let cell = made(edit, kind.word(), id.as_deref(), listed, &style);
-            let (range, patch) = style.insertion(cell, at, &raw, list, span);
+            let (range, patch) = style.insertion(cell, at, raw, list, span);
             let id = id.unwrap_or_else(|| format!("cell-{at}"));
-            (range, patch, Cut { text: String::new(), id, kind: kind.word().into(), old: None, language: String::new() })
+            (
+                range,
+                patch,
+                Cut { text: String::new(), id, kind: kind.word().into(), old: None, language: String::new() },
+            )
         }
     };
     cut.text = [&text[..range.start], &patch, &text[range.end..]].concat();
-    cut.language = language(&book);
+    cut.language = book.language();
     prove(path, &book, &cut.text, edit.mode, place)?;
     Ok(cut)
 }
@@ -151,19 +113,14 @@ fn find(path: &str, cells: &[Members], wanted: Option<&str>) -> Result<Option<us
     }
 }
 
-/// Cells have ids since format 4.5.
-fn has_ids(book: &Value) -> bool {
-    book["nbformat_minor"].as_u64().unwrap_or(0) >= 5
-}
-
 /// An id that no cell has.
 fn fresh(cells: &[Members], source: &str, at: usize) -> String {
     let taken: Vec<_> = cells.iter().map(|cell| cell.value("id")).collect();
-    let id = |turn: usize| {
-        let hash = Sha256::digest(format!("{at}\0{turn}\0{}\0{source}", cells.len()));
-        hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<String>()
+    let id = |turn: u16| {
+        let hash: [u8; 32] = Sha256::digest(format!("{at}\0{turn}\0{}\0{source}", cells.len())).into();
+        format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]))
     };
-    (0..).map(id).find(|id| taken.iter().all(|it| it != id)).unwrap_or_default()
+    (0..=u16::MAX).map(id).find(|id| taken.iter().all(|it| it != id)).unwrap_or_default()
 }
 
 /// The cell with its new text; what an earlier run left behind is gone, and its type is the one asked for.
@@ -275,8 +232,15 @@ impl Style {
         if !self.ascii || text.is_ascii() {
             return text;
         }
-        let escaped = |it: char| it.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-        text.chars().map(|it| if it.is_ascii() { it.to_string() } else { escaped(it) }).collect()
+        let mut escaped = String::new();
+        for it in text.chars() {
+            if it.is_ascii() {
+                escaped.push(it);
+            } else {
+                it.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}"));
+            }
+        }
+        escaped
     }
 
     /// A cell from the text of its members.
@@ -297,8 +261,8 @@ impl Style {
         at: usize,
         cells: &[&RawValue],
         list: &str,
-        span: impl Fn(&str) -> std::ops::Range<usize>,
-    ) -> (std::ops::Range<usize>, String) {
+        span: impl Fn(&str) -> Range<usize>,
+    ) -> (Range<usize>, String) {
         let blank = if self.unit.is_none() && self.comma == ", " { " " } else { "" };
         let gap = if self.unit.is_some() { self.before_cell.as_str() } else { blank };
         match (cells.first(), at.checked_sub(1).and_then(|before| cells.get(before))) {
@@ -320,25 +284,26 @@ fn offset(text: &str, piece: &str) -> usize {
     piece.as_ptr().addr().wrapping_sub(text.as_ptr().addr()).min(text.len())
 }
 
-/// That the result is a notebook, and that nothing but the one cell is different.
-fn prove(path: &str, before: &Value, after: &str, mode: CellMode, place: Option<usize>) -> Result<()> {
+/// That the result is a notebook, and that nothing but the one cell is different, to the letter.
+fn prove(path: &str, before: &Book, after: &str, mode: CellMode, place: Option<usize>) -> Result<()> {
     let wrong = || Error::failed(format!("{path} was not changed: the change would have damaged the notebook"));
-    let mut after: Value = serde_json::from_str(after).map_err(|_| wrong())?;
-    let mut before = before.clone();
-    let (Some(old), Some(new)) = (before["cells"].as_array_mut(), after["cells"].as_array_mut()) else {
-        return Err(wrong());
-    };
-    let (from, to) = match mode {
+    let after = Book::open(path, after).map_err(|_| wrong())?;
+    let (gone, come) = match mode {
         CellMode::Replace => (place, place),
         CellMode::Delete => (place, None),
         CellMode::Insert => (None, Some(place.map_or(0, |it| it + 1))),
     };
-    for (cells, at) in [(old, from), (new, to)] {
-        match at {
-            Some(at) if at < cells.len() => _ = cells.remove(at),
-            Some(_) => return Err(wrong()),
-            None => {}
-        }
-    }
-    if before == after { Ok(()) } else { Err(wrong()) }
+    let counted = before.raw.len() + usize::from(come.is_some()) == after.raw.len() + usize::from(gone.is_some());
+    let same = others(before, gone).eq(others(&after, come)) && rest(before).eq(rest(&after));
+    if counted && same { Ok(()) } else { Err(wrong()) }
+}
+
+/// The text of all cells but one.
+fn others<'a>(book: &'a Book, but: Option<usize>) -> impl Iterator<Item = &'a str> {
+    book.raw.iter().enumerate().filter(move |(at, _)| Some(*at) != but).map(|(_, cell)| cell.get())
+}
+
+/// The names and texts of what is in a notebook beside its cells.
+fn rest<'a>(book: &'a Book) -> impl Iterator<Item = (&'a str, &'a str)> {
+    book.top.0.iter().filter(|(name, _)| name != "cells").map(|(name, value)| (name.as_str(), value.get()))
 }

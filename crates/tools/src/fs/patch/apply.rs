@@ -105,6 +105,11 @@ fn edits(text: &str, hunks: &[Hunk], returns: Returns) -> Result<(Edits, Vec<Pla
         let shift = Shift::of(hunk, *place, &lines.texts).ok_or((number, Miss::Indent(place.at + 1)))?;
         file.edits(hunk, *place, &shift, &mut edits).ok_or((number, Miss::Indent(place.at + 1)))?;
     }
+    edits.sort_by_key(|(range, _)| (range.start, range.end));
+    if let Some(at) = edits.windows(2).position(|pair| pair[0].0.end > pair[1].0.start) {
+        return Err((at.min(hunks.len() - 1), Miss::Twice));
+    }
+    file.end_last_line(&mut edits);
     Ok((edits, places))
 }
 
@@ -162,7 +167,6 @@ impl File<'_> {
         let start = self.spans.get(gone.start).map_or(self.text.len(), |span| span.start);
         let stop = if gone.is_empty() { start } else { self.spans[gone.end - 1].next };
         let mut new = String::new();
-        let at_end = gone.end == self.spans.len();
         let added = run.iter().filter(|line| line.side == Side::New);
         for (number, line) in added.enumerate() {
             let mut words = shift.applied(&line.text)?;
@@ -174,16 +178,22 @@ impl File<'_> {
             new.push_str(&words);
             new.push_str(end);
         }
-        if at_end && !new.is_empty() {
-            if bare {
-                new.truncate(new.len() - end.len());
-            }
-            let before = gone.start.checked_sub(1).map(|at| self.spans[at]);
-            if before.is_some_and(|span| span.end == span.next) {
-                new.insert_str(0, end);
-            }
+        if bare && gone.end == self.spans.len() && !new.is_empty() {
+            new.truncate(new.len() - end.len());
         }
         Some((start..stop, new))
+    }
+
+    /// Gives a last line without an end one, where new lines come after it.
+    fn end_last_line(&self, edits: &mut Edits) {
+        let open = self.spans.last().is_some_and(|span| span.end == span.next);
+        let end = self.text.len();
+        let Some(first) = edits.iter().position(|(range, new)| range.start == end && !new.is_empty()) else { return };
+        let replaced = edits[..first].iter().any(|(range, _)| range.start < end && range.end == end);
+        if open && !replaced {
+            let len = self.spans.len();
+            edits[first].1.insert_str(0, self.end_beside(&(len..len)));
+        }
     }
 
     /// The line end of the neighbours, where they agree.
@@ -271,29 +281,31 @@ fn missed(path: &str, text: &str, hunks: &[Hunk], number: usize, miss: &Miss) ->
     let told = match miss {
         Miss::Head(head) => {
             let near = Hunk { lines: vec![Line { side: Side::Old, text: head.clone() }], ..Hunk::default() };
-            let near = lines.nearest(&near).map(|at| format!("; the nearest is line {}: `{}`", at + 1, cut(lines.texts[at])));
+            let near =
+                lines.nearest(&near).map(|at| format!("; the nearest is line {}: `{}`", at + 1, cut(lines.texts[at])));
             format!("the line `{}` after @@ is not in the file{}", cut(head), near.unwrap_or_default())
         }
         Miss::Many(at) => {
             let places: Vec<String> = at.iter().take(20).map(usize::to_string).collect();
             let more = if at.len() > 20 { " …" } else { "" };
             format!(
-                "fits in {} places, at lines {}{more}; add lines around it, or the line above after @@, to say which",
+                "it fits in {} places, at lines {}{more}; add lines around it, or the line above after @@, to say which",
                 at.len(),
                 places.join(", ")
             )
         }
         Miss::Indent(at) => format!(
-            "fits at line {at} only without its indentation, and the indentation differs from line to line.{}",
+            "it fits at line {at} only without its indentation, and the indentation differs from line to line.{}",
             real(&lines, hunk, at - 1)
         ),
+        Miss::Twice => "changes lines that another hunk changes too".to_owned(),
         Miss::NotAtEnd => "its lines are in the file, but not at the end, where it says `*** End of File`".to_owned(),
         Miss::Nowhere => match lines.nearest(hunk) {
             Some(at) => format!("its lines are not in the file.{}", real(&lines, hunk, at)),
             None => "its lines are not in the file, nor anything like them; read the file again".to_owned(),
         },
     };
-    Error::failed(format!("{which} {told}\nNothing was changed."))
+    Error::failed(format!("{which}: {told}\nNothing was changed."))
 }
 
 /// The lines of the file that a hunk nearly fits, and where it first differs.
@@ -305,7 +317,11 @@ fn real(lines: &Lines<'_>, hunk: &Hunk, at: usize) -> String {
     let differs = old.iter().enumerate().find(|(number, line)| window.get(*number) != Some(line));
     if let Some((number, line)) = differs {
         let is = window.get(number).map_or("the end of the file".to_owned(), |is| format!("`{}`", cut(is)));
-        told.push_str(&format!("\nFirst difference, at line {}: the patch has `{}`, the file {is}", at + number + 1, cut(line)));
+        told.push_str(&format!(
+            "\nFirst difference, at line {}: the patch has `{}`, the file {is}",
+            at + number + 1,
+            cut(line)
+        ));
     }
     told
 }

@@ -45,11 +45,11 @@ pub(super) fn read(lines: &[&str]) -> Result<Vec<Op>> {
 fn body(lines: &[&str]) -> Result<(usize, usize)> {
     let find = |marker: &str| lines.iter().position(|line| line.trim() == marker);
     let first = find(BEGIN).ok_or_else(|| Error::failed(format!("the patch does not start with `{BEGIN}`")))?;
-    let wrapper = |line: &&str| {
+    let wrapper = |line: &str| {
         let line = line.trim();
         line.is_empty() || line.starts_with("```") || line.contains("<<") || line.starts_with("cd ")
     };
-    if let Some(other) = lines[..first].iter().position(|line| !wrapper(&line)) {
+    if let Some(other) = lines[..first].iter().position(|line| !wrapper(line)) {
         return Err(at(other + 1, &format!("`{}` stands before `{BEGIN}`", lines[other].trim())));
     }
     let last = lines.iter().rposition(|line| line.trim() == END).filter(|last| *last > first).ok_or_else(|| {
@@ -119,7 +119,10 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if !line.starts_with("@@") && !hunks.is_empty() {
-                return Err(at(self.at + 1, &format!("a hunk starts with `@@`, and its lines with ` `, `+` or `-`; this is `{line}`")));
+                return Err(at(
+                    self.at + 1,
+                    &format!("a hunk starts with `@@`, and its lines with ` `, `+` or `-`; this is `{line}`"),
+                ));
             }
             hunks.push(self.hunk()?);
         }
@@ -148,7 +151,10 @@ impl<'a> Reader<'a> {
                 Some('-') => hunk.push(Side::Old, &line[1..]),
                 Some('\\') => hunk.no_newline(),
                 Some(_) if hunk.lines.is_empty() => {
-                    return Err(at(self.at + 1, &format!("each line of a hunk starts with ` `, `+` or `-`; this is `{line}`")));
+                    return Err(at(
+                        self.at + 1,
+                        &format!("each line of a hunk starts with ` `, `+` or `-`; this is `{line}`"),
+                    ));
                 }
                 Some(_) => break,
             }

@@ -107,7 +107,10 @@ const MOST_HUNKS: usize = 10_000;
 /// Reads a patch in either form.
 pub(super) fn read(text: &str) -> Result<Vec<Op>> {
     if text.len() > MOST_BYTES {
-        return Err(Error::failed(format!("the patch has {} bytes; at most {MOST_BYTES} are taken at once", text.len())));
+        return Err(Error::failed(format!(
+            "the patch has {} bytes; at most {MOST_BYTES} are taken at once",
+            text.len()
+        )));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines: Vec<&str> = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();

@@ -62,6 +62,8 @@ pub(super) enum Miss {
     NotAtEnd,
     /// It fits at all of these lines, counted from 1.
     Many(Vec<usize>),
+    /// It changes what another one changes.
+    Twice,
     /// It fits but for an indentation that differs from line to line.
     Indent(usize),
 }
@@ -89,12 +91,17 @@ impl<'a> Lines<'a> {
         let (mut from, mut drift) = (0, 0_isize);
         let mut places = Vec::with_capacity(hunks.len());
         for (number, hunk) in hunks.iter().enumerate() {
-            let twins = || hunks[number..].iter().take_while(|it| it.lines == hunk.lines && it.heads.is_empty()).count();
+            let twins =
+                || hunks[number..].iter().take_while(|it| it.lines == hunk.lines && it.heads.is_empty()).count();
             let place = self.place_one(hunk, from, drift, twins).map_err(|miss| (number, miss))?;
-            if let Some(hint) = hunk.hint {
+            let covered = hunk.lines[..place.lines].iter().filter(|line| line.side != Side::New).count();
+            if let Some(hint) = hunk.hint.filter(|_| covered > 0) {
                 drift = place.at as isize - hint.saturating_sub(1) as isize;
             }
-            from = place.at + hunk.lines[..place.lines].iter().filter(|line| line.side != Side::New).count();
+            // Lines that go to the end of the file say nothing about where the next hunk is.
+            if covered > 0 || hunk.hint.is_some() || !hunk.heads.is_empty() {
+                from = place.at + covered;
+            }
             places.push(place);
         }
         Ok(places)
@@ -107,7 +114,7 @@ impl<'a> Lines<'a> {
         }
         let old: Vec<&str> = hunk.old().collect();
         if old.is_empty() {
-            let at = self.insertion(hunk, start).max(from);
+            let at = self.insertion(hunk, start, drift).max(from);
             return Ok(Place { at, lines: hunk.lines.len(), fit: Fit::Exact });
         }
         // A head is often repeated as the first line of its hunk.
@@ -129,12 +136,11 @@ impl<'a> Lines<'a> {
     }
 
     /// Where lines go that have nothing old beside them.
-    fn insertion(&self, hunk: &Hunk, start: usize) -> usize {
+    fn insertion(&self, hunk: &Hunk, start: usize, drift: isize) -> usize {
         let len = self.texts.len();
         match hunk.hint {
-            Some(hint) => hint.min(len),
+            Some(hint) => hint.saturating_add_signed(drift).min(len),
             None if !hunk.heads.is_empty() => start,
-            None if self.texts.last().is_some_and(|last| last.is_empty()) => len - 1,
             None => len,
         }
     }

@@ -77,7 +77,7 @@ async fn one_part_that_does_not_fit_stops_all() {
     let (reply, after) = patched(&files, patch).await;
     assert_eq!(
         reply,
-        "error: b.txt: hunk 1 (line 5 of the patch) its lines are not in the file. From line 1 on the file says:\n\
+        "error: b.txt: hunk 1 (line 5 of the patch): its lines are not in the file. From line 1 on the file says:\n\
          alpha\nbeta\nFirst difference, at line 2: the patch has `betta`, the file `beta`\nNothing was changed."
     );
     assert_eq!(after, named(&files));
@@ -87,22 +87,38 @@ async fn one_part_that_does_not_fit_stops_all() {
 async fn refuses_what_is_no_whole_patch() {
     let files = [("foo.txt", "x\n"), ("dir/in.txt", "x\n")];
     for (patch, why) in [
-        ("hello", "this is no patch: it starts neither with `*** Begin Patch` nor with the `---` and `+++` lines of a unified diff"),
+        (
+            "hello",
+            "this is no patch: it starts neither with `*** Begin Patch` nor with the `---` and `+++` lines of a unified diff",
+        ),
         ("*** Begin Patch\n*** End Patch", "the patch changes no file"),
-        ("*** Begin Patch\n*** Delete File: foo.txt", "the patch does not end with `*** End Patch`; it may have been cut off. Nothing was changed"),
+        (
+            "*** Begin Patch\n*** Delete File: foo.txt",
+            "the patch does not end with `*** End Patch`; it may have been cut off. Nothing was changed",
+        ),
         ("*** Begin Patch\n*** Update File: foo.txt\n*** End Patch", "Update file hunk for path 'foo.txt' is empty"),
         (
             "*** Begin Patch\n*** Frobnicate File: foo\n*** End Patch",
             "line 2 of the patch: `*** Frobnicate File: foo` is no header; use `*** Add File: path`, `*** Delete File: path` or `*** Update File: path`",
         ),
-        ("*** Begin Patch\n*** Delete File: fooo.txt\n*** End Patch", "fooo.txt: no such file or folder. Did you mean foo.txt?"),
+        (
+            "*** Begin Patch\n*** Delete File: fooo.txt\n*** End Patch",
+            "fooo.txt: no such file or folder. Did you mean foo.txt?",
+        ),
         ("*** Begin Patch\n*** Delete File: dir\n*** End Patch", "dir: this is a folder, not a file; list it instead"),
         ("*** Begin Patch\n*** Add File: ../x\n+x\n*** End Patch", "outside the workspace"),
-        ("*** Begin Patch\n*** Add File: new\nx\n*** End Patch", "line 3 of the patch: each line of a new file starts with `+`, but this is `x`"),
+        (
+            "*** Begin Patch\n*** Add File: new\nx\n*** End Patch",
+            "line 3 of the patch: each line of a new file starts with `+`, but this is `x`",
+        ),
     ] {
         let (reply, after) = patched(&files, patch).await;
         assert!(reply.starts_with("error: ") && reply.contains(why), "{reply}");
-        assert_eq!(after, { let mut all = named(&files); all.sort(); all });
+        assert_eq!(after, {
+            let mut all = named(&files);
+            all.sort();
+            all
+        });
     }
 }
 
@@ -131,20 +147,48 @@ async fn hunks_find_their_place() {
     for (text, hunks, want) in [
         ("l1\nl2\nl3\nl4\n", "@@\n-l2\n+c2\n@@\n-l4\n+c4", "l1\nc2\nl3\nc4\n"),
         ("l1\nl2\n", "-l2\n+c2", "l1\nc2\n"),
-        (code, "@@ class B:\n     def f():\n-        pass\n+        go()", "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n"),
-        (code, "@@ class B:\n@@     def f():\n-        pass\n+        go()", "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n"),
-        (code, "@@ class B: @@\n-        pass\n+        go()", "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n"),
-        (code, "@@ class B:\n class B:\n+    x = 1", "class A:\n    def f():\n        pass\nclass B:\n    x = 1\n    def f():\n        pass\n"),
-        (code, "@@ -6,1 +6,1 @@\n-        pass\n+        go()", "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n"),
+        (
+            code,
+            "@@ class B:\n     def f():\n-        pass\n+        go()",
+            "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n",
+        ),
+        (
+            code,
+            "@@ class B:\n@@     def f():\n-        pass\n+        go()",
+            "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n",
+        ),
+        (
+            code,
+            "@@ class B: @@\n-        pass\n+        go()",
+            "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n",
+        ),
+        (
+            code,
+            "@@ class B:\n class B:\n+    x = 1",
+            "class A:\n    def f():\n        pass\nclass B:\n    x = 1\n    def f():\n        pass\n",
+        ),
+        (
+            code,
+            "@@ -6,1 +6,1 @@\n-        pass\n+        go()",
+            "class A:\n    def f():\n        pass\nclass B:\n    def f():\n        go()\n",
+        ),
         ("a\nx\na\nx\n", "@@\n-x\n+y\n*** End of File", "a\nx\na\ny\n"),
         ("x\nx\n", "@@\n-x\n+y\n@@\n-x\n+y", "y\ny\n"),
         ("a\nb\n", "@@\n+c\n+d", "a\nb\nc\nd\n"),
+        ("a\nb\n", "@@\n+c\n@@\n-a\n+x", "x\nb\nc\n"),
+        ("a\nb", "@@\n+c\n@@\n-b\n+x", "a\nx\nc\n"),
+        ("a\nb", "@@\n+c\n@@\n+d", "a\nb\nc\nd\n"),
+        ("a\n\n", "@@\n+c", "a\n\nc\n"),
         ("a\nb\n", "@@ a\n+c", "a\nc\nb\n"),
         ("a\n\nb\n", "@@\n a\n\n-b\n+c", "a\n\nc\n"),
         ("a\nb\n", "@@\n a\n-b\n+c\n\n", "a\nc\n"),
         ("a\nb\nc\n", "@@\n a\n-b\n c", "a\nc\n"),
         ("a  \nb\n", "@@\n a\n-b\n+c", "a  \nc\n"),
-        ("say \u{201c}hi\u{201d} \u{2014} now\n", "@@\n-say \"hi\" - now\n+say \"hi\" - later", "say \u{201c}hi\u{201d} \u{2014} later\n"),
+        (
+            "say \u{201c}hi\u{201d} \u{2014} now\n",
+            "@@\n-say \"hi\" - now\n+say \"hi\" - later",
+            "say \u{201c}hi\u{201d} \u{2014} later\n",
+        ),
         ("if x:\n    a()\n    b()\n", "@@\n-a()\n+c()\n b()", "if x:\n    c()\n    b()\n"),
     ] {
         assert_eq!(updated(text, hunks).await, want, "{hunks}");
@@ -157,15 +201,34 @@ async fn says_why_a_hunk_has_no_place() {
         (
             "x = 1\ny\nx = 1\n",
             "@@\n-x = 1\n+x = 2",
-            "f: hunk 1 (line 3 of the patch) fits in 2 places, at lines 1, 3; add lines around it, or the line above after @@, to say which",
+            "f: hunk 1 (line 3 of the patch): it fits in 2 places, at lines 1, 3; add lines around it, or the line above after @@, to say which",
         ),
-        ("fn main() {\n}\n", "@@ fn mian() {\n+x", "the line `fn mian() {` after @@ is not in the file; the nearest is line 1: `fn main() {`"),
-        ("a\nb\n", "@@\n-a\n+x\n*** End of File", "its lines are in the file, but not at the end, where it says `*** End of File`"),
-        ("if x:\n    a()\n\tb()\n", "@@\n-a()\n-b()\n+c()", "fits at line 2 only without its indentation, and the indentation differs from line to line."),
-        ("alpha\n", "@@\n-0123456789\n+x", "its lines are not in the file, nor anything like them; read the file again"),
+        (
+            "fn main() {\n}\n",
+            "@@ fn mian() {\n+x",
+            "the line `fn mian() {` after @@ is not in the file; the nearest is line 1: `fn main() {`",
+        ),
+        (
+            "a\nb\n",
+            "@@\n-a\n+x\n*** End of File",
+            "its lines are in the file, but not at the end, where it says `*** End of File`",
+        ),
+        (
+            "if x:\n    a()\n\tb()\n",
+            "@@\n-a()\n-b()\n+c()",
+            "it fits at line 2 only without its indentation, and the indentation differs from line to line.",
+        ),
+        (
+            "alpha\n",
+            "@@\n-0123456789\n+x",
+            "its lines are not in the file, nor anything like them; read the file again",
+        ),
     ] {
         let reply = updated(text, hunks).await;
-        assert!(reply.starts_with("error: ") && reply.contains(why) && reply.ends_with("Nothing was changed."), "{reply}");
+        assert!(
+            reply.starts_with("error: ") && reply.contains(why) && reply.ends_with("Nothing was changed."),
+            "{reply}"
+        );
     }
 }
 
@@ -298,7 +361,8 @@ async fn unified_diffs_keep_their_word() {
 async fn a_file_that_changed_meanwhile_is_left_alone() {
     let memory = Memory::with(&[("f", "a\n")]);
     memory.meddle("f", "other\n");
-    let args = serde_json::json!({ "patch": "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n*** End Patch" }).to_string();
+    let args =
+        serde_json::json!({ "patch": "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n*** End Patch" }).to_string();
     let reply = call_on::<ApplyPatch>(&memory, &args).await;
     assert_eq!(reply.text, "f: the file changed since it was read; read it again and repeat the change");
     assert_eq!(memory.bytes("f"), b"other\n");
@@ -308,22 +372,25 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
 async fn a_file_too_large_to_read_can_only_go() {
     let memory = Memory::default();
     memory.put("huge", Data::Repeated(b"x\n".to_vec(), 1 << 34));
-    let args = |body: &str| serde_json::json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") }).to_string();
+    let args =
+        |body: &str| serde_json::json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") }).to_string();
     let reply = call_on::<ApplyPatch>(&memory, &args("*** Update File: huge\n@@\n-x\n+y")).await;
     assert_eq!(reply.text, "huge: 17179869184 bytes is more than the 67108864 that are handled here");
     assert_eq!(call_on::<ApplyPatch>(&memory, &args("*** Delete File: huge")).await.text, "D huge");
 }
 
 fn text() -> impl Strategy<Value = String> {
-    let line = prop_oneof![Just(""), Just("a"), Just("b"), Just("  b"), Just("-- x"), Just("+++ y"), Just("@@ z"), Just("é")];
+    let line =
+        prop_oneof![Just(""), Just("a"), Just("b"), Just("  b"), Just("-- x"), Just("+++ y"), Just("@@ z"), Just("é")];
     let end = prop_oneof![3 => Just("\n"), 1 => Just("")];
-    (prop::collection::vec(line, 0..14), end).prop_map(|(lines, end)| if lines.is_empty() { String::new() } else { lines.join("\n") + end })
+    (prop::collection::vec(line, 0..14), end)
+        .prop_map(|(lines, end)| if lines.is_empty() { String::new() } else { lines.join("\n") + end })
 }
 
 proptest! {
     #[test]
     fn a_diff_of_two_texts_makes_the_second(old in text(), new in text(), context in 0_usize..4) {
-        prop_assume!(old != new && !old.is_empty());
+        prop_assume!(old != new);
         let diff = TextDiff::from_lines(&*old, &*new);
         let patch = diff.unified_diff().context_radius(context).header("a/f", "b/f").to_string();
         let ops = read(&patch).unwrap();

@@ -90,13 +90,17 @@ fn extended(lines: &[&str], mut at: usize, header: &mut Header) -> Result<usize>
             return Err(Error::failed(format!("line {} of the patch: changes of binary files are not taken", at + 1)));
         }
         if line.starts_with("copy from ") {
-            return Err(Error::failed(format!("line {} of the patch: copies are not taken; add the file instead", at + 1)));
+            return Err(Error::failed(format!(
+                "line {} of the patch: copies are not taken; add the file instead",
+                at + 1
+            )));
         }
         from = line.strip_prefix("rename from ").map(name).or(from);
         to = line.strip_prefix("rename to ").map(name).or(to);
         header.created |= line.starts_with("new file mode");
         header.deleted |= line.starts_with("deleted file mode");
-        let known = ["index ", "old mode", "new mode", "new file", "deleted file", "similarity", "dissimilarity", "rename"];
+        let known =
+            ["index ", "old mode", "new mode", "new file", "deleted file", "similarity", "dissimilarity", "rename"];
         if !known.iter().any(|it| line.starts_with(it)) {
             break;
         }
@@ -108,7 +112,8 @@ fn extended(lines: &[&str], mut at: usize, header: &mut Header) -> Result<usize>
 
 impl Header {
     fn op(self, hunks: Vec<Hunk>, line: usize) -> Result<Op> {
-        let nameless = || Error::failed(format!("line {line} of the patch: the diff does not say which file it changes"));
+        let nameless =
+            || Error::failed(format!("line {line} of the patch: the diff does not say which file it changes"));
         let known = |name: Option<String>| name.filter(|it| it != NULL && !it.is_empty());
         if self.created {
             let path = known(self.new).ok_or_else(nameless)?;

@@ -96,10 +96,10 @@ impl Page {
     /// What there is to say below the lines, one remark each: that the file is empty, its encoding, where to go on.
     #[must_use]
     pub fn notes(&self, hint: fn(n: u64) -> String) -> Vec<String> {
-        let empty = (self.size == 0).then(|| format!("{} is empty", self.path));
-        let more = self.next().map(|next| {
-            format!("lines {}-{} of {}; go on with {}", self.start, next - 1, self.total, hint(next))
-        });
+        let empty = (self.total == Total::Exactly(0)).then(|| format!("{} is empty", self.path));
+        let more = self
+            .next()
+            .map(|next| format!("lines {}-{} of {}; go on with {}", self.start, next - 1, self.total, hint(next)));
         [empty, self.encoding.clone(), more].into_iter().flatten().collect()
     }
 

@@ -13,19 +13,48 @@ use super::{
 };
 use crate::fs::text::{self, Charset, Format};
 
-/// The most text in one page, whatever was asked for.
+/// The most text and the most lines in one page, whatever was asked for.
 const MOST: usize = 4 << 20;
+const MOST_LINES: usize = 200_000;
 /// Files larger than this are not read to the end only to count their lines.
 const COUNTED: u64 = 256 << 20;
 
 /// The page that was asked for. `head` is the file's first chunk.
-pub(super) async fn page(call: &Call, path: &SafePath, read: &Read, format: Format, head: Chunk) -> Result<Page> {
+///
+/// A file that changes while it is read is read again, so that no page is of two files; one that never stops changing,
+/// as a log may, is taken as it comes.
+pub(super) async fn page(call: &Call, path: &SafePath, read: &Read, format: Format, mut head: Chunk) -> Result<Page> {
+    for _ in 0..2 {
+        if let Some(page) = once(call, path, read, format, head, Changes::Noticed).await? {
+            return Ok(page);
+        }
+        head = call.host().read(path, Span::first(CHUNK)).await?;
+    }
+    let page = once(call, path, read, format, head, Changes::Accepted).await?;
+    page.ok_or_else(|| Error::file(path, FileFault::Changed))
+}
+
+/// What a change of the file between two chunks means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Changes {
+    Noticed,
+    Accepted,
+}
+
+/// Reads through the file once; `None` when it changed on the way.
+async fn once(
+    call: &Call,
+    path: &SafePath,
+    read: &Read,
+    format: Format,
+    head: Chunk,
+    changes: Changes,
+) -> Result<Option<Page>> {
     let (size, stamp) = (head.size, head.stamp);
     let mut scan = Scan::new(read, format, &head.bytes);
     let mut at = head.bytes.len() as u64;
     let mut bytes = head.bytes;
-    let skip = format.bom.min(bytes.len());
-    bytes.drain(..skip);
+    bytes.drain(..format.bom.min(bytes.len()));
     loop {
         scan.feed(&bytes, at >= size);
         let enough = scan.full.is_some() || scan.cut_in_line();
@@ -33,19 +62,19 @@ pub(super) async fn page(call: &Call, path: &SafePath, read: &Read, format: Form
             break;
         }
         call.still_wanted()?;
-        let chunk = call.host().read(path, Span { start: at, len: CHUNK }).await?;
+        let chunk = call.host().read(path, Span { start: at, len: CHUNK.min(size - at) }).await?;
+        if chunk.stamp != stamp && changes == Changes::Noticed {
+            return Ok(None);
+        }
         if chunk.bytes.is_empty() {
             scan.feed(&[], true);
+            at = size;
             break;
-        }
-        // A log may grow while it is read; a file that shrinks has been replaced.
-        if chunk.stamp != stamp && chunk.size < size {
-            return Err(Error::file(path, FileFault::Changed));
         }
         at += chunk.bytes.len() as u64;
         bytes = chunk.bytes;
     }
-    scan.finish(path, read, size, at >= size)
+    scan.finish(path, read, size, at >= size).map(Some)
 }
 
 /// What is known of the lines so far.
@@ -88,7 +117,7 @@ impl Scan {
             end: if old { b'\r' } else { b'\n' },
             line: 1,
             start: read.start.get(),
-            lines_left: read.limit.unwrap_or(usize::MAX),
+            lines_left: read.limit.unwrap_or(MOST_LINES).min(MOST_LINES),
             bytes_left,
             keep: max_line.saturating_mul(4).min(bytes_left.saturating_add(4)),
             max_line,
@@ -186,6 +215,13 @@ impl Scan {
         self.line >= self.start && self.open.len() >= self.keep
     }
 
+    /// Whether a line has bytes that are not UTF-8, though the file's beginning has none.
+    fn is_damaged(&self, line: &[u8]) -> bool {
+        self.wide.is_none()
+            && self.format.charset == Charset::Utf8
+            && std::str::from_utf8(line).is_err_and(|error| error.error_len().is_some())
+    }
+
     fn finish(mut self, path: &SafePath, read: &Read, size: u64, whole: bool) -> Result<Page> {
         if self.full.is_none() && self.line >= self.start && self.length > 0 {
             self.close(false);
@@ -201,6 +237,7 @@ impl Scan {
             let has = if size == 0 { "is empty".to_owned() } else { format!("has {}", lines(count)) };
             return Err(Error::failed(format!("{path} {has}; line {start} is past its end")));
         }
+        self.format.damaged |= self.kept.iter().any(|(line, _)| self.is_damaged(line));
         let shown = self.kept.len() as u64;
         let more = self.full.or((!whole || start + shown <= count).then_some(CutBy::Lines));
         let lines = self.kept.iter().map(|(line, length)| self.text(line, *length, whole)).collect();

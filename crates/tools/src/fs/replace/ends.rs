@@ -15,7 +15,8 @@ pub(super) struct Folded<'a> {
 
 impl<'a> Folded<'a> {
     pub(super) fn new(text: &'a str, fold: fn(char) -> char) -> Self {
-        let old_style = memchr::memchr(b'\r', text.as_bytes()).is_some() && memchr::memchr(b'\n', text.as_bytes()).is_none();
+        let old_style =
+            memchr::memchr(b'\r', text.as_bytes()).is_some() && memchr::memchr(b'\n', text.as_bytes()).is_none();
         let same = |it: char| fold(it) == it;
         if !text.contains('\r') && (text.is_ascii() || text.chars().all(same)) {
             return Self { text: text.into(), marks: Vec::new(), old_style };
@@ -80,11 +81,7 @@ fn most(breaks: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     }
     // The first of equals: plain newlines before the others. Lone returns count only where there is nothing else.
     let (end, count) = if counts[1].1 > counts[0].1 { counts[1] } else { counts[0] };
-    if count > 0 {
-        Some(end)
-    } else {
-        (counts[2].1 > 0).then_some("\r")
-    }
+    if count > 0 { Some(end) } else { (counts[2].1 > 0).then_some("\r") }
 }
 
 /// The line ends of a text, in order.

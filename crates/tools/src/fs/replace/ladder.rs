@@ -1,27 +1,33 @@
 //! The tolerant ways to find a text, from the closest to the loosest.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration, time::Instant};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    ops::Range,
+    time::{Duration, Instant},
+};
 
+use memchr::memmem;
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 
 use super::{
-    Match, Rung,
+    Finds, Refusal, Rung,
     ends::{self, Folded, fitted, usual},
 };
 
 /// Climbs until a rung finds something.
-pub(super) fn climb(text: &str, old: &str, new: &str) -> (Vec<Match>, Rung) {
+pub(super) fn climb(text: &str, old: &str, new: &str, all: bool) -> Result<(Finds, Rung), Refusal> {
     for (rung, find) in [
-        (Rung::TrailingBlanks, trailing_blanks as fn(&str, &str, &str) -> Vec<Match>),
+        (Rung::TrailingBlanks, trailing_blanks as fn(&str, &str, &str, bool) -> Result<Finds, Refusal>),
         (Rung::Indentation, indentation),
         (Rung::Typography, typography),
     ] {
-        let matches = find(text, old, new);
-        if !matches.is_empty() {
-            return (matches, rung);
+        let finds = find(text, old, new, all)?;
+        if finds.count > 0 {
+            return Ok((finds, rung));
         }
     }
-    (Vec::new(), Rung::Exact)
+    Ok((Finds::default(), Rung::Exact))
 }
 
 /// A line of a file: where it is without its end, and where the next one begins.
@@ -50,21 +56,28 @@ fn pattern(old: &str) -> (Vec<&str>, bool) {
     (lines.collect(), body.is_some())
 }
 
-/// The windows of the file in which all lines are alike, none over another.
-fn windows(file: &[Line], old: &[&str], ended: bool, alike: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
+/// The windows of the file in which all lines are alike once `bare` has taken off what does not count, none over
+/// another.
+fn windows(file: &[Line], old: &[&str], ended: bool, bare: fn(&str) -> &str) -> Vec<Range<usize>> {
     if old.iter().all(|line| line.trim().is_empty()) {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at + old.len() <= file.len() {
-        let here = &file[at..at + old.len()];
+    // Lines are compared as numbers of eight bytes, so that the search for a window is the search for a string.
+    let number = |line: &str| BuildHasherDefault::<DefaultHasher>::default().hash_one(bare(line)).to_ne_bytes();
+    let hay: Vec<u8> = file.iter().flat_map(|line| number(line.text)).collect();
+    let needle: Vec<u8> = old.iter().flat_map(|line| number(line)).collect();
+    let finder = memmem::Finder::new(&needle);
+    let (mut found, mut from) = (Vec::new(), 0);
+    while let Some(at) = hay.get(from..).and_then(|hay| finder.find(hay)).map(|at| from + at) {
+        let start = at / 8;
+        let here = &file[start..file.len().min(start + old.len())];
         let closed = !ended || here.last().is_some_and(|it| it.next > it.start + it.text.len());
-        if closed && here.iter().zip(old).all(|(line, old)| alike(line.text, old)) {
-            found.push(at..at + old.len());
-            at += old.len();
+        let alike = at.is_multiple_of(8) && here.iter().zip(old).all(|(line, old)| bare(line.text) == bare(old));
+        if closed && alike && here.len() == old.len() {
+            found.push(start..start + old.len());
+            from = at + needle.len();
         } else {
-            at += 1;
+            from = at + 1;
         }
     }
     found
@@ -76,28 +89,28 @@ fn span(file: &[Line], window: &Range<usize>, ended: bool) -> Range<usize> {
     file[window.start].start..if ended { last.next } else { last.start + last.text.len() }
 }
 
-fn trailing_blanks(text: &str, old: &str, new: &str) -> Vec<Match> {
-    let (file, (lines, ended)) = (lines(text), pattern(old));
-    windows(&file, &lines, ended, |a, b| a.trim_end() == b.trim_end())
-        .into_iter()
-        .map(|window| {
-            let range = span(&file, &window, ended);
-            Match { new: fitted(new, &text[range.clone()], usual(text)), range }
-        })
-        .collect()
+fn without_tail(line: &str) -> &str {
+    line.trim_end_matches([' ', '\t'])
 }
 
-fn indentation(text: &str, old: &str, new: &str) -> Vec<Match> {
-    let (file, (lines, ended)) = (lines(text), pattern(old));
-    windows(&file, &lines, ended, |a, b| a.trim() == b.trim())
-        .into_iter()
-        .filter_map(|window| {
-            let range = span(&file, &window, ended);
-            let here: Vec<_> = file[window].iter().map(|line| line.text).collect();
-            let new = Indents::learn(&here, &lines)?.apply(new)?;
-            Some(Match { new: fitted(&new, &text[range.clone()], usual(text)), range })
-        })
-        .collect()
+fn without_blanks(line: &str) -> &str {
+    line.trim_matches([' ', '\t'])
+}
+
+fn trailing_blanks(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
+    let (file, (lines, ended), usual) = (lines(text), pattern(old), usual(text));
+    let places = windows(&file, &lines, ended, without_tail).into_iter().map(|window| span(&file, &window, ended));
+    Finds::gather(places, all, |range| Some(fitted(new, &text[range.clone()], usual)))
+}
+
+fn indentation(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
+    let (file, (lines, ended), usual) = (lines(text), pattern(old), usual(text));
+    let places = windows(&file, &lines, ended, without_blanks).into_iter().map(|window| span(&file, &window, ended));
+    Finds::gather(places, all, |range| {
+        let here: Vec<_> = text[range.clone()].split('\n').collect();
+        let new = Indents::learn(&here, &lines)?.apply(new)?;
+        Some(fitted(&new, &text[range.clone()], usual))
+    })
 }
 
 fn indent(line: &str) -> &str {
@@ -163,23 +176,21 @@ pub(super) fn plain(it: char) -> char {
     }
 }
 
-fn typography(text: &str, old: &str, new: &str) -> Vec<Match> {
-    let folded = Folded::new(text, plain);
+fn typography(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
+    let (folded, usual) = (Folded::new(text, plain), usual(text));
     let sought: String = ends::plain(old, &folded).chars().map(plain).collect();
-    folded
-        .find(&sought)
-        .map(|range| {
-            let here = text[range.clone()].replace("\r\n", "\n");
-            let styled = styled(&here, &old.replace("\r\n", "\n"), &new.replace("\r\n", "\n"));
-            Match { new: fitted(&styled, &text[range.clone()], usual(text)), range }
-        })
-        .collect()
+    let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
+    Finds::gather(folded.find(&sought), all, |range| {
+        let here = text[range.clone()].replace("\r\n", "\n");
+        Some(fitted(&styled(&here, &old, &new), &text[range.clone()], usual))
+    })
 }
 
 /// The new text in the style of the file: what it has in common with the old text is taken from the file, and new
 /// quotes are curled where the file's are.
 fn styled(here: &str, old: &str, new: &str) -> String {
-    let (here, old, new): (Vec<_>, Vec<_>, Vec<_>) = (here.chars().collect(), old.chars().collect(), new.chars().collect());
+    let (here, old, new): (Vec<_>, Vec<_>, Vec<_>) =
+        (here.chars().collect(), old.chars().collect(), new.chars().collect());
     if here.len() != old.len() {
         return new.into_iter().collect();
     }
@@ -196,7 +207,8 @@ fn styled(here: &str, old: &str, new: &str) -> String {
             continue;
         }
         for it in &new[op.new_range()] {
-            let opens = text.chars().next_back().is_none_or(|it| it.is_whitespace() || "([{-\u{2013}\u{2014}".contains(it));
+            let opens =
+                text.chars().next_back().is_none_or(|it| it.is_whitespace() || "([{-\u{2013}\u{2014}".contains(it));
             text.push(match (it, opens) {
                 ('\'', true) if single => '\u{2018}',
                 ('\'', false) if single => '\u{2019}',

@@ -44,7 +44,9 @@ fn slip(file: &str, old: &str) -> Option<String> {
     let there = |text: &str| !text.trim().is_empty() && file.contains(text);
     let unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'");
     if unescaped != old && there(&unescaped) {
-        return Some("it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those".into());
+        return Some(
+            "it has escapes such as `\\n` or `\\\"` where the file has the real characters; send those".into(),
+        );
     }
     let unescaped = unescaped.replace("\\\\", "\\");
     if unescaped != old && there(&unescaped) {
@@ -81,7 +83,8 @@ fn nearest(file: &str, old: &str) -> Option<String> {
         let differ = differing(near, &wanted, start);
         return Some(format!("lines {}-{} look most like it, and differ in {differ}", start + 1, start + count));
     }
-    let place = if count == 1 { format!("line {}", start + 1) } else { format!("lines {}-{}", start + 1, start + count) };
+    let place =
+        if count == 1 { format!("line {}", start + 1) } else { format!("lines {}-{}", start + 1, start + count) };
     let differ = difference(&shown, old.trim_end_matches('\n')).unwrap_or_else(|| differing(near, &wanted, start));
     Some(format!(
         "the nearest is {place}, different in {differ}. This is what the file has, to be sent as it stands:\n{shown}\n"
@@ -151,7 +154,11 @@ fn window(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
         let end = (start + count).min(lines.len());
         (likeness(&lines[start..end].join("\n"), &old), start, end - start)
     };
-    let nearest = best.iter().take(CANDIDATES).map(|(start, _)| ratio(*start, wanted.len())).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let nearest = best
+        .iter()
+        .take(CANDIDATES)
+        .map(|(start, _)| ratio(*start, wanted.len()))
+        .max_by(|a, b| a.0.total_cmp(&b.0))?;
     // A line more or less may fit better.
     let others = [wanted.len().saturating_sub(1).max(1), wanted.len() + 1].map(|count| ratio(nearest.1, count));
     let nearest = others.into_iter().fold(nearest, |best, it| if it.0 > best.0 + 0.01 { it } else { best });

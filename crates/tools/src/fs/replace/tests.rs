@@ -44,17 +44,21 @@ fn words(letters: &'static str, most: usize) -> impl Strategy<Value = String> {
 
 /// A text of lines with any ends.
 fn lines(letters: &'static str, most: usize) -> impl Strategy<Value = String> {
-    let line = (words(letters, 6), prop::sample::select(vec!["\n", "\r\n", "\n", "\r\n", "\r"]));
+    ended(letters, most, &["\n", "\r\n", "\n", "\r\n", "\r"])
+}
+
+fn ended(letters: &'static str, most: usize, ends: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let line = (words(letters, 6), prop::sample::select(ends));
     prop::collection::vec(line, 0..most).prop_map(|it| it.into_iter().map(|(line, end)| line + end).collect())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn bytes_outside_of_the_match_are_identical(
         (format, before, old, after, new) in formats().prop_flat_map(|(format, letters)| {
-            (Just(format), lines(letters, 5), lines(letters, 3), lines(letters, 5), lines(letters, 3))
+            (Just(format), lines(letters, 5), lines(letters, 3), lines(letters, 5), ended(letters, 3, &["\n", "\r\n"]))
         })
     ) {
         // Marks that stand nowhere else make the place known.
@@ -108,7 +112,7 @@ proptest! {
             prop_assert!(made.after.starts_with(&before), "{:?} {:?}", text, made.after);
             prop_assert!(made.after.ends_with(&after));
             prop_assert!(made.after.contains("!>"));
-            let same = format!("<{}!>", body);
+            let same = format!("<{body}!>");
             prop_assert!(made.after.contains(&same), "{:?} {:?}", text, made.after);
         }
     }
@@ -121,4 +125,15 @@ fn a_proof_fails_where_another_byte_changed() {
     assert!(!made.is_proved(b"abce", Format::UTF8));
     assert!(!made.is_proved(b"Abcd", Format::UTF8));
     assert!(!made.is_proved(b"abcd?", Format::UTF8));
+}
+
+#[test]
+fn a_flood_of_matches_stays_small() {
+    let file = vec![b'a'; 1 << 20];
+    let wanted = |all| Wanted { old: "a", new: "a long text instead", all, tolerance: Tolerance::Exact };
+    let several = replace(&file, Format::UTF8, &wanted(false)).unwrap_err();
+    assert_eq!(several, Refusal::Several(1 << 20, vec![1; 10]));
+    let flood = "x".repeat(1 << 10);
+    let all = Wanted { new: &flood, ..wanted(true) };
+    assert_eq!(replace(&file, Format::UTF8, &all).unwrap_err(), Refusal::TooLarge);
 }

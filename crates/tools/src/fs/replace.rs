@@ -47,8 +47,12 @@ impl Rung {
         match self {
             Self::Exact => None,
             Self::TrailingBlanks => Some("matched without regard to blanks at the ends of lines"),
-            Self::Indentation => Some("matched without regard to indentation; the new text was indented as the file is"),
-            Self::Typography => Some("matched without regard to the style of quotes and dashes; the file's own were kept"),
+            Self::Indentation => {
+                Some("matched without regard to indentation; the new text was indented as the file is")
+            }
+            Self::Typography => {
+                Some("matched without regard to the style of quotes and dashes; the file's own were kept")
+            }
         }
     }
 }
@@ -82,8 +86,10 @@ pub(super) enum Refusal {
     Empty,
     /// The new text is the old one.
     Same,
-    /// The text is in several places; in which lines it begins.
-    Several(Vec<usize>),
+    /// The text is in several places: how many, and in which lines the first ones begin.
+    Several(usize, Vec<usize>),
+    /// The result would be larger than can be handled.
+    TooLarge,
     /// The text is not there; what is there instead.
     Missing(String),
     /// A character that the file's encoding does not have.
@@ -94,10 +100,44 @@ pub(super) enum Refusal {
     Unproved,
 }
 
+/// How many bytes all new texts may take together.
+const ROOM: usize = 128 << 20;
+/// How many places are told when there are too many.
+const TOLD: usize = 10;
+
 /// One place of the text, and what goes there.
 struct Match {
     range: Range<usize>,
     new: String,
+}
+
+/// The places that were found: all of them where all are wanted, else the first few.
+#[derive(Default)]
+struct Finds {
+    matches: Vec<Match>,
+    count: usize,
+}
+
+impl Finds {
+    /// Collects places. `made` says what goes to one; nothing where it is no place after all.
+    fn gather(
+        places: impl Iterator<Item = Range<usize>>,
+        all: bool,
+        made: impl Fn(&Range<usize>) -> Option<String>,
+    ) -> Result<Self, Refusal> {
+        let (mut finds, mut room) = (Self::default(), ROOM);
+        for range in places {
+            if !all && finds.matches.len() >= TOLD {
+                finds.count += 1;
+                continue;
+            }
+            let Some(new) = made(&range) else { continue };
+            room = room.checked_sub(new.len() + size_of::<Match>()).ok_or(Refusal::TooLarge)?;
+            finds.count += 1;
+            finds.matches.push(Match { range, new });
+        }
+        Ok(finds)
+    }
 }
 
 /// Replaces text in the bytes of a file.
@@ -112,34 +152,34 @@ pub(super) fn replace(bytes: &[u8], format: Format, wanted: &Wanted) -> Result<R
     if old == new {
         return Err(Refusal::Same);
     }
-    let (mut matches, mut rung) = (exact(text, old, new), Rung::Exact);
-    if matches.is_empty() && wanted.tolerance == Tolerance::Tolerant {
-        (matches, rung) = ladder::climb(text, old, new);
+    let (mut finds, mut rung) = (exact(text, old, new, wanted.all)?, Rung::Exact);
+    if finds.count == 0 && wanted.tolerance == Tolerance::Tolerant {
+        (finds, rung) = ladder::climb(text, old, new, wanted.all)?;
     }
-    if matches.is_empty() {
+    if finds.count == 0 {
         return Err(Refusal::Missing(miss::explain(text, old, new)));
     }
-    if !wanted.all && (matches.len() > 1 || overlaps(text, old, rung)) {
-        let starts = matches.iter().map(|it| it.range.start);
-        return Err(Refusal::Several(ends::line_numbers(text, starts)));
+    if !wanted.all && (finds.count > 1 || overlaps(text, old, rung)) {
+        let starts = finds.matches.iter().map(|it| it.range.start);
+        return Err(Refusal::Several(finds.count, ends::line_numbers(text, starts)));
     }
-    splice(bytes, &decoded, matches, rung)
+    splice(bytes, &decoded, finds.matches, rung)
 }
 
 /// All places where the text is, from left to right, none over another. A line end in `old` stands for any line end.
-fn exact(text: &str, old: &str, new: &str) -> Vec<Match> {
+fn exact(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
     if old.contains('\r') {
         // Whoever writes carriage returns means them.
-        let finds = text.match_indices(old).map(|(at, _)| Match { range: at..at + old.len(), new: new.to_owned() });
-        let finds: Vec<_> = finds.collect();
-        if !finds.is_empty() {
-            return finds;
+        let places = text.match_indices(old).map(|(at, _)| at..at + old.len());
+        let finds = Finds::gather(places, all, |_| Some(new.to_owned()))?;
+        if finds.count > 0 {
+            return Ok(finds);
         }
     }
     let folded = Folded::new(text, |it| it);
     let pattern = ends::plain(old, &folded);
     let usual = usual(text);
-    folded.find(&pattern).map(|range| Match { new: fitted(new, &text[range.clone()], usual), range }).collect()
+    Finds::gather(folded.find(&pattern), all, |range| Some(fitted(new, &text[range.clone()], usual)))
 }
 
 /// Whether the text is also found where it overlaps itself, as `aa` is twice in `aaa`.
@@ -153,7 +193,8 @@ fn overlaps(text: &str, old: &str, rung: Rung) -> bool {
 /// Puts the new texts in their places, as bytes.
 fn splice(bytes: &[u8], decoded: &Decoded, matches: Vec<Match>, rung: Rung) -> Result<Replaced, Refusal> {
     let text = &*decoded.text;
-    let mut made = Made { bytes: Vec::with_capacity(bytes.len()), text: String::with_capacity(text.len()), spans: Vec::new() };
+    let mut made =
+        Made { bytes: Vec::with_capacity(bytes.len()), text: String::with_capacity(text.len()), spans: Vec::new() };
     let (mut byte, mut at, mut count) = (0, 0, 0);
     for Match { range, new } in matches {
         let (inner, piece) = narrowed(text, &range, &new);
@@ -191,8 +232,7 @@ fn narrowed<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>
     let old = &text[range.clone()];
     let head: usize = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
     let (a, b) = (&old[head..], &new[head..]);
-    let tail: usize =
-        a.chars().rev().zip(b.chars().rev()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+    let tail: usize = a.chars().rev().zip(b.chars().rev()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
     (range.start + head..range.end - tail, &b[..b.len() - tail])
 }
 

@@ -1,11 +1,16 @@
 //! Jupyter notebooks: what is in one, and changing one cell without touching the rest.
 
+mod members;
 mod surgery;
 
 use helve_contract::{Error, Result};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
+use self::members::Members;
 pub(super) use self::surgery::operate;
+
+/// The largest notebook that is read or changed.
+pub(super) const LIMIT: u64 = 32 << 20;
 
 /// How much of one output is shown.
 const OUTPUT: usize = 10_000;
@@ -49,18 +54,17 @@ impl Notebook {
     /// Reads a notebook of format 4.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let book: Value = serde_json::from_slice(bytes)
-            .map_err(|error| Error::failed(format!("{path} is not a notebook: its JSON is broken ({error})")))?;
-        checked(path, &book)?;
-        let cells = book["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let cells = cells.iter().enumerate().map(|(at, cell)| Cell {
-            id: cell["id"].as_str().map_or_else(|| format!("cell-{at}"), str::to_owned),
-            kind: cell["cell_type"].as_str().unwrap_or("raw").to_owned(),
-            source: joined(&cell["source"]),
-            execution_count: cell["execution_count"].as_u64(),
-            outputs: cell["outputs"].as_array().into_iter().flatten().map(output).collect(),
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Error::failed(format!("{path} is not a notebook: it is not UTF-8 text")))?;
+        let book = Book::open(path, text)?;
+        let cells = book.cells.iter().enumerate().map(|(at, cell)| Cell {
+            id: cell.value("id").as_str().map_or_else(|| format!("cell-{at}"), str::to_owned),
+            kind: cell.value("cell_type").as_str().unwrap_or("raw").to_owned(),
+            source: joined(&cell.value("source")),
+            execution_count: cell.value("execution_count").as_u64(),
+            outputs: cell.value("outputs").as_array().into_iter().flatten().map(output).collect(),
         });
-        Ok(Self { path: path.to_owned(), language: language(&book), cells: cells.collect() })
+        Ok(Self { path: path.to_owned(), language: book.language(), cells: cells.collect() })
     }
 
     /// All cells under their ids, with what they printed.
@@ -81,28 +85,55 @@ impl Notebook {
     }
 }
 
-/// That this is a notebook of the format that is understood here.
-pub(super) fn checked(path: &str, book: &Value) -> Result<()> {
-    match book["nbformat"].as_u64() {
-        Some(4) if book["cells"].is_array() => Ok(()),
-        Some(4) => Err(Error::failed(format!("{path} is not a notebook: it has no list of cells"))),
-        Some(old @ 0..=3) => Err(Error::failed(format!(
-            "{path} is a notebook of the old format {old}; convert it first, with `jupyter nbconvert --to notebook`"
-        ))),
-        Some(new) => Err(Error::failed(format!("{path} is a notebook of format {new}; only format 4 is understood"))),
-        None => Err(Error::failed(format!("{path} is not a notebook: it does not say its format"))),
+/// The text of a notebook, opened as far as its cells.
+struct Book<'a> {
+    top: Members<'a>,
+    /// The text of the list of cells, and of each cell.
+    list: &'a str,
+    raw: Vec<&'a RawValue>,
+    cells: Vec<Members<'a>>,
+}
+
+impl<'a> Book<'a> {
+    /// Opens a notebook of the format that is understood here.
+    fn open(path: &str, text: &'a str) -> Result<Self> {
+        let broken = |error| Error::failed(format!("{path} is not a notebook: its JSON is broken ({error})"));
+        let top: Members = serde_json::from_str(text).map_err(broken)?;
+        let list = top.get("cells").map_or("", RawValue::get);
+        match top.value("nbformat").as_u64() {
+            Some(4) if list.starts_with('[') => {}
+            Some(4) => return Err(Error::failed(format!("{path} is not a notebook: it has no list of cells"))),
+            Some(old @ 0..=3) => {
+                return Err(Error::failed(format!(
+                    "{path} is a notebook of the old format {old}; convert it first, with `jupyter nbconvert --to notebook`"
+                )));
+            }
+            Some(new) => {
+                let text = format!("{path} is a notebook of format {new}; only format 4 is understood");
+                return Err(Error::failed(text));
+            }
+            None => return Err(Error::failed(format!("{path} is not a notebook: it does not say its format"))),
+        }
+        let raw: Vec<&RawValue> = serde_json::from_str(list).map_err(broken)?;
+        let cells = raw.iter().map(|it| serde_json::from_str(it.get())).collect::<Result<_, _>>().map_err(broken)?;
+        Ok(Self { top, list, raw, cells })
+    }
+
+    /// The language of the notebook's code.
+    fn language(&self) -> String {
+        let meta = self.top.value("metadata");
+        let name = meta["kernelspec"]["language"].as_str().or(meta["language_info"]["name"].as_str());
+        name.unwrap_or("python").to_owned()
+    }
+
+    /// Cells have ids since format 4.5.
+    fn has_ids(&self) -> bool {
+        self.top.value("nbformat_minor").as_u64().unwrap_or(0) >= 5
     }
 }
 
-/// The language of a notebook's code.
-pub(super) fn language(book: &Value) -> String {
-    let meta = &book["metadata"];
-    let name = meta["kernelspec"]["language"].as_str().or(meta["language_info"]["name"].as_str());
-    name.unwrap_or("python").to_owned()
-}
-
 /// A text that is one string or a list of them.
-pub(super) fn joined(text: &Value) -> String {
+fn joined(text: &Value) -> String {
     match text {
         Value::String(text) => text.clone(),
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
@@ -122,7 +153,9 @@ fn output(output: &Value) -> CellOutput {
     let picture = data.and_then(|data| data.iter().find(|(kind, _)| kind.starts_with("image/")));
     match (picture, data) {
         (Some((kind, data)), _) => CellOutput::Media(kind.clone(), joined(data).len()),
-        (None, Some(data)) if data.contains_key("text/plain") => CellOutput::Text(bounded(&joined(&data["text/plain"]))),
+        (None, Some(data)) if data.contains_key("text/plain") => {
+            CellOutput::Text(bounded(&joined(&data["text/plain"])))
+        }
         (None, Some(data)) => match data.iter().next() {
             Some((kind, data)) => CellOutput::Media(kind.clone(), joined(data).len()),
             None => CellOutput::Text(String::new()),

@@ -1,0 +1,247 @@
+//! The keeper of all tasks.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Call, Error, Result,
+    ports::{Command, Host, Signal, TaskId, TaskInfo, TaskOutput, Tasks, Until},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+};
+
+use super::{
+    drive::{Order, Task, drive},
+    spill,
+};
+
+/// How many tasks of one session may run at once.
+const RUNNING: usize = 64;
+/// How many of one session's finished tasks can still be asked about.
+const FINISHED: usize = 64;
+/// The most that may be written to a task's input at once.
+const INPUT: usize = 1 << 20;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(100);
+/// How much of it at once.
+const TELL_BYTES: usize = 4096;
+/// How long an end may take before the caller is told that it takes long.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Runs commands on a host and keeps what they write. Dropping it ends all of them.
+pub struct Runner {
+    host: Arc<dyn Host>,
+    folder: PathBuf,
+    prepared: OnceLock<bool>,
+    tasks: Mutex<Vec<Entry>>,
+}
+
+/// A task and the handle that ends it.
+struct Entry {
+    task: Arc<Task>,
+    driver: AbortHandle,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // Ends the program with it, if it still runs.
+        self.driver.abort();
+    }
+}
+
+impl Runner {
+    /// Runs commands on this host. Long output goes to files in this folder, which is made when it is needed.
+    #[must_use]
+    pub fn new(host: Arc<dyn Host>, folder: impl Into<PathBuf>) -> Self {
+        Self { host, folder: folder.into(), prepared: OnceLock::new(), tasks: Mutex::new(Vec::new()) }
+    }
+
+    /// Ends and forgets every task of a session.
+    pub fn end_session(&self, session: &str) {
+        self.tasks().retain(|entry| entry.task.session != session);
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder, real and private. Without one, output stays in memory.
+    fn folder(&self) -> &Path {
+        self.prepared.get_or_init(|| spill::prepare(&self.folder).is_ok());
+        &self.folder
+    }
+
+    fn find(&self, call: &Call, id: &TaskId) -> Result<Arc<Task>> {
+        let tasks = self.tasks();
+        let mut own = tasks.iter().filter(|entry| entry.task.session == call.session.id);
+        if let Some(entry) = own.find(|entry| entry.task.id == *id) {
+            return Ok(entry.task.clone());
+        }
+        let own = tasks.iter().filter(|entry| entry.task.session == call.session.id);
+        let ids: Vec<_> = own.map(|entry| entry.task.id.0.clone()).collect();
+        let others = if ids.is_empty() { "there are none".to_owned() } else { format!("there are {}", ids.join(", ")) };
+        let shown: String = id.0.chars().take(64).collect();
+        Err(Error::failed(format!("no task `{}` in this session; {others}", shown.escape_debug())))
+    }
+
+    /// Refuses one task too many, and lets go of the oldest that have ended.
+    fn make_room(&self, session: &str) -> Result<()> {
+        let mut tasks = self.tasks();
+        let running = tasks.iter().filter(|it| it.task.session == session && !it.task.has_ended()).count();
+        if running >= RUNNING {
+            return Err(Error::failed(format!(
+                "{running} commands are running in this session already, which is the most; stop one first"
+            )));
+        }
+        let ended = |entry: &Entry| entry.task.session == session && entry.task.has_ended();
+        let mut too_many = tasks.iter().filter(|it| ended(it)).count().saturating_sub(FINISHED - 1);
+        tasks.retain(|entry| {
+            let goes = too_many > 0 && ended(entry);
+            too_many -= usize::from(goes);
+            !goes
+        });
+        Ok(())
+    }
+
+    async fn ask(&self, task: &Task, order: impl FnOnce(oneshot::Sender<Result<()>>) -> Order) -> Result<()> {
+        let gone = || Error::failed(format!("task `{}` has ended", task.id));
+        if task.has_ended() {
+            return Err(gone());
+        }
+        let (answer, answered) = oneshot::channel();
+        task.orders.send(order(answer)).await.map_err(|_| gone())?;
+        match timeout(ENDING, answered).await {
+            Ok(answer) => answer.map_err(|_| gone())?,
+            Err(_) => Err(Error::failed(format!("task `{}` is busy and did not take it within 5 s", task.id))),
+        }
+    }
+}
+
+/// Tells what a task has written since it was last told, if anybody listens.
+fn tell(call: &Call, task: &Task) {
+    if call.progress.is_none() {
+        return;
+    }
+    let news = {
+        let mut inside = task.inside();
+        let total = inside.kept.total;
+        // Only the newest is worth telling of a flood.
+        let from = inside.said.max(total.saturating_sub(TELL_BYTES as u64));
+        let news = inside.kept.text(from, TELL_BYTES, false);
+        inside.said = news.next;
+        news
+    };
+    if !news.merged.is_empty() {
+        call.say(&news.merged);
+    }
+}
+
+fn new_id() -> Result<TaskId> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(anyhow::Error::new(error)))?;
+    Ok(TaskId(format!("{:016x}", u64::from_ne_bytes(bytes))))
+}
+
+#[async_trait]
+impl Tasks for Runner {
+    async fn start(&self, call: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
+        call.still_wanted()?;
+        let session = call.session.id.clone();
+        self.make_room(&session)?;
+        let process = self.host.spawn(&command).await?;
+        let (orders, inbox) = mpsc::channel(16);
+        let task = Arc::new(Task::new(&session, new_id()?, label, process.level(), orders));
+        let folder = self.folder().to_owned();
+        let driver = tokio::spawn({
+            let task = task.clone();
+            async move { drive(&task, process, timeout, inbox, folder).await }
+        });
+        let id = task.id.clone();
+        self.tasks().push(Entry { task, driver: driver.abort_handle() });
+        Ok(id)
+    }
+
+    async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
+        let task = self.find(call, id)?;
+        if until == Until::Now {
+            return Ok(task.info());
+        }
+        let mut ended = task.ended.subscribe();
+        let deadline = match until {
+            Until::For(time) => Instant::now().checked_add(time),
+            _ => None,
+        };
+        let mut ticks = interval(TELL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let waking = deadline.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                _ = ended.wait_for(|ended| *ended) => break,
+                () = call.cancel.cancelled() => break,
+                () = sleep_until(waking), if deadline.is_some() => break,
+                _ = ticks.tick(), if call.progress.is_some() => tell(call, &task),
+            }
+        }
+        tell(call, &task);
+        Ok(task.info())
+    }
+
+    async fn output(&self, call: &Call, id: &TaskId, from: u64, max: usize) -> Result<TaskOutput> {
+        let task = self.find(call, id)?;
+        let ended = task.has_ended();
+        let output = task.inside().kept.text(from, max, ended);
+        Ok(output)
+    }
+
+    async fn input(&self, call: &Call, id: &TaskId, bytes: &[u8]) -> Result<()> {
+        let task = self.find(call, id)?;
+        if bytes.len() > INPUT {
+            return Err(Error::failed(format!(
+                "{} bytes are more than the {INPUT} that may be sent at once; send them in parts",
+                bytes.len()
+            )));
+        }
+        self.ask(&task, |answer| Order::Input(bytes.to_vec(), answer)).await
+    }
+
+    async fn signal(&self, call: &Call, id: &TaskId, signal: Signal) -> Result<()> {
+        let task = self.find(call, id)?;
+        self.ask(&task, |answer| Order::Signal(signal, answer)).await
+    }
+
+    async fn stop(&self, call: &Call, id: &TaskId) -> Result<TaskInfo> {
+        let task = self.find(call, id)?;
+        let mut ended = task.ended.subscribe();
+        if !task.has_ended() {
+            // It may end by itself right now, which is as good.
+            _ = task.orders.send(Order::Stop).await;
+            if timeout(ENDING, ended.wait_for(|ended| *ended)).await.is_err() {
+                return Err(Error::failed(format!("task `{id}` was told to end but still runs; ask again later")));
+            }
+        }
+        Ok(task.info())
+    }
+
+    async fn list(&self, call: &Call) -> Vec<TaskInfo> {
+        let own: Vec<_> = {
+            let tasks = self.tasks();
+            tasks.iter().filter(|it| it.task.session == call.session.id).map(|it| it.task.clone()).collect()
+        };
+        own.iter().map(|task| task.info()).collect()
+    }
+
+    async fn forget(&self, call: &Call, id: &TaskId) {
+        self.tasks().retain(|entry| {
+            let task = &entry.task;
+            !(task.session == call.session.id && task.id == *id && task.has_ended())
+        });
+    }
+}

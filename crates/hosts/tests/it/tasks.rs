@@ -1,0 +1,249 @@
+//! Tasks: what they wrote, how they end, and who may ask.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use helve_contract::{
+    Call, PathRules, Ports, Reading, Root, Session, Workspace,
+    ports::{Command, Exit, Host, Input, Level, NoDocuments, NoTasks, Signal, State, TaskId, TaskOutput, Tasks, Until},
+};
+use helve_hosts::{Local, Runner, Sandbox, Wanted};
+
+use crate::sandbox::{Place, settings, survivors, unique_sleep};
+
+/// A runner in a place, and calls of its session.
+struct Desk {
+    place: Place,
+    files: Place,
+    host: Arc<dyn Host>,
+    runner: Runner,
+    call: Call,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::with(Wanted::NoneAccepted)
+    }
+
+    fn with(wanted: Wanted) -> Self {
+        let (place, files) = (Place::new(), Place::new());
+        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(Sandbox::new(settings(wanted)).unwrap())));
+        let runner = Runner::new(host.clone(), files.0.join("out"));
+        let call = call(&place, &host, "one");
+        Self { place, files, host, runner, call }
+    }
+
+    async fn start(&self, script: &str) -> TaskId {
+        self.start_for(script, None).await
+    }
+
+    async fn start_for(&self, script: &str, time: Option<Duration>) -> TaskId {
+        self.runner.start(&self.call, self.place.script(script), time, script).await.unwrap()
+    }
+
+    /// The task's end and all of its output that memory has.
+    async fn finish(&self, id: &TaskId) -> (State, TaskOutput) {
+        let info = self.runner.wait(&self.call, id, Until::End).await.unwrap();
+        (info.state, self.runner.output(&self.call, id, 0, usize::MAX).await.unwrap())
+    }
+}
+
+fn call(place: &Place, host: &Arc<dyn Host>, session: &str) -> Call {
+    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+    let ports = Ports { host: host.clone(), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    Call::new("call", Arc::new(Session::new(session, workspace, ports)))
+}
+
+fn exit(code: i32) -> Exit {
+    Exit { code, signal: (code > 128).then(|| code - 128), left_behind: false, denials: Vec::new() }
+}
+
+#[tokio::test]
+async fn keeps_both_streams_apart_and_together() {
+    let desk = Desk::new();
+    let id = desk.start("echo out; sleep 0.05; echo err >&2; sleep 0.05; printf 'a\\0b\\377'; exit 4").await;
+    let (state, output) = desk.finish(&id).await;
+    assert_eq!(state, State::Ended(exit(4)));
+    let wanted = TaskOutput {
+        merged: "out\nerr\na\\x00b\\xff".into(),
+        stdout: "out\na\\x00b\\xff".into(),
+        stderr: "err\n".into(),
+        next: 12,
+        skipped: 0,
+    };
+    assert_eq!(output, wanted);
+}
+
+#[tokio::test]
+async fn output_is_read_while_the_task_runs() {
+    let desk = Desk::new();
+    let command = Command { input: Input::Open, ..desk.place.script("while read l; do echo got $l; done; echo end") };
+    let id = desk.runner.start(&desk.call, command, None, "loop").await.unwrap();
+    let mut from = 0;
+    for word in ["one", "two"] {
+        desk.runner.input(&desk.call, &id, format!("{word}\n").as_bytes()).await.unwrap();
+        let output = loop {
+            let output = desk.runner.output(&desk.call, &id, from, 100).await.unwrap();
+            if !output.merged.is_empty() {
+                break output;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(output.merged, format!("got {word}\n"));
+        from = output.next;
+    }
+    let info = desk.runner.wait(&desk.call, &id, Until::Now).await.unwrap();
+    assert_eq!((info.state, info.written, info.command.as_str()), (State::Running, 16, "loop"));
+    let info = desk.runner.stop(&desk.call, &id).await.unwrap();
+    assert_eq!(info.state, State::Stopped(exit(143)));
+    assert_eq!(desk.runner.stop(&desk.call, &id).await.unwrap().state, info.state);
+    let error = desk.runner.input(&desk.call, &id, b"x").await.unwrap_err().to_string();
+    assert_eq!(error, format!("task `{id}` has ended"));
+}
+
+#[tokio::test]
+async fn a_task_that_takes_too_long_is_ended_with_all_it_started() {
+    let desk = Desk::new();
+    let nap = unique_sleep();
+    let script = format!(
+        "trap '' TERM; (setsid bash -c 'trap \"\" TERM; sleep {nap}' &); echo partial; while :; do sleep {nap}; done"
+    );
+    let start = Instant::now();
+    let id = desk.start_for(&script, Some(Duration::from_millis(300))).await;
+    let (state, output) = desk.finish(&id).await;
+    assert_eq!((state, output.merged.as_str()), (State::TimedOut(exit(137)), "partial\n"));
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_eq!(survivors(&nap).await, 0);
+}
+
+#[tokio::test]
+async fn another_session_sees_nothing() {
+    let desk = Desk::new();
+    let id = desk.start("sleep 5").await;
+    let other = call(&desk.place, &desk.host, "two");
+    let error = desk.runner.signal(&other, &id, Signal::Kill).await.unwrap_err().to_string();
+    assert_eq!(error, format!("no task `{id}` in this session; there are none"));
+    assert_eq!(desk.runner.list(&other).await, []);
+    let error = desk.runner.output(&desk.call, &TaskId("1".into()), 0, 1).await.unwrap_err().to_string();
+    assert_eq!(error, format!("no task `1` in this session; there are {id}"));
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_time_or_with_the_caller() {
+    let desk = Desk::new();
+    let id = desk.start("sleep 30").await;
+    let info = desk.runner.wait(&desk.call, &id, Until::For(Duration::from_millis(50))).await.unwrap();
+    assert_eq!(info.state, State::Running);
+    desk.call.cancel.cancel();
+    let info = desk.runner.wait(&desk.call, &id, Until::End).await.unwrap();
+    assert_eq!(info.state, State::Running);
+    assert!(matches!(desk.runner.stop(&desk.call, &id).await.unwrap().state, State::Stopped(_)));
+}
+
+#[tokio::test]
+async fn progress_is_told_in_small_pieces() {
+    let mut desk = Desk::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = told.clone();
+    desk.call.progress = Some(Arc::new(move |text: &str| listener.lock().unwrap().push(text.to_owned())));
+    let id =
+        desk.start("echo one; sleep 0.3; echo two; head -c 1000000 /dev/zero | tr '\\0' x; echo; echo three").await;
+    desk.finish(&id).await;
+    let told = told.lock().unwrap();
+    assert!(told.len() > 1 && told[0] == "one\n", "{told:?}");
+    assert!(told.iter().all(|piece| piece.len() <= 4096));
+    assert!(told.last().unwrap().ends_with("three\n"));
+}
+
+#[tokio::test]
+async fn long_output_is_whole_in_a_private_file() {
+    let desk = Desk::new();
+    let id = desk.start("seq 1 300000; printf '\\033[31m\\0end'").await;
+    let (_, output) = desk.finish(&id).await;
+    let info = desk.runner.wait(&desk.call, &id, Until::Now).await.unwrap();
+    let file = info.file.unwrap();
+    let bytes = fs::read(&file).unwrap();
+    assert_eq!((bytes.len() as u64, info.written), (info.written, 1_988_895 + 9));
+    assert!(bytes.starts_with(b"1\n2\n3\n") && bytes.ends_with(b"300000\n\x1b[31m\0end"));
+    assert!(output.merged.starts_with("1\n2\n3\n") && output.merged.len() == 256 << 10);
+    let end = desk.runner.output(&desk.call, &id, info.written - 20, 100).await.unwrap();
+    assert_eq!(end.merged, "999\n300000\n\\x00end");
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(desk.files.0.join("out").to_str().unwrap())), (0o600, 0o700));
+    desk.runner.forget(&desk.call, &id).await;
+    assert!(desk.runner.list(&desk.call).await.is_empty() && fs::exists(file).unwrap());
+}
+
+#[tokio::test]
+async fn one_too_many_is_refused_and_the_oldest_finished_is_forgotten() {
+    let desk = Desk::with(Wanted::Exactly(Level::None));
+    let mut ids = Vec::new();
+    for _ in 0..64 {
+        ids.push(desk.start("sleep 30").await);
+    }
+    let error = desk.runner.start(&desk.call, desk.place.script("true"), None, "true").await.unwrap_err();
+    assert_eq!(error.to_string(), "64 commands are running in this session already, which is the most; stop one first");
+    for id in &ids {
+        desk.runner.stop(&desk.call, id).await.unwrap();
+    }
+    let id = desk.start("true").await;
+    desk.finish(&id).await;
+    let listed: Vec<_> = desk.runner.list(&desk.call).await.into_iter().map(|info| info.id).collect();
+    assert_eq!(listed.len(), 64);
+    assert!(!listed.contains(&ids[0]) && listed.contains(&ids[1]) && listed.contains(&id));
+}
+
+#[tokio::test]
+async fn dropping_the_runner_ends_everything() {
+    let desk = Desk::new();
+    let nap = unique_sleep();
+    for _ in 0..5 {
+        desk.start(&format!("setsid sleep {nap} & sleep {nap}")).await;
+    }
+    let Desk { runner, .. } = desk;
+    drop(runner);
+    assert_eq!(survivors(&nap).await, 0);
+}
+
+#[tokio::test]
+async fn ending_a_session_ends_its_tasks_only() {
+    let desk = Desk::new();
+    let (ours, theirs) = (unique_sleep(), unique_sleep());
+    desk.start(&format!("sleep {ours}")).await;
+    let other = call(&desk.place, &desk.host, "two");
+    let id = desk.runner.start(&other, desk.place.script(&format!("sleep {theirs}")), None, "x").await.unwrap();
+    desk.runner.end_session("one");
+    assert_eq!(survivors(&ours).await, 0);
+    assert_eq!(desk.runner.wait(&other, &id, Until::Now).await.unwrap().state, State::Running);
+}
+
+/// The most memory this process has used, in MiB.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn sixty_four_floods_at_once_are_bounded() {
+    let desk = Desk::with(Wanted::Exactly(Level::None));
+    let scripts = ["yes", "yes >&2", "cat /dev/zero", "while :; do echo out; echo err >&2; done"];
+    let mut ids = Vec::new();
+    for at in 0..64 {
+        ids.push(desk.start_for(scripts[at % 4], Some(Duration::from_secs(4))).await);
+    }
+    for id in &ids {
+        let info = desk.runner.wait(&desk.call, id, Until::Now).await.unwrap();
+        assert_eq!(info.state, State::Running);
+        desk.runner.output(&desk.call, id, 0, 1000).await.unwrap();
+    }
+    for id in &ids {
+        let info = desk.runner.wait(&desk.call, id, Until::End).await.unwrap();
+        assert!(matches!(info.state, State::TimedOut(_)) && info.written > 0, "{info:?}");
+    }
+    assert!(peak() < 256, "{} MiB", peak());
+}

@@ -1,0 +1,482 @@
+//! What the walls keep in, and what they keep out. One story a row of the threat tables.
+
+use std::{
+    fs,
+    net::{TcpListener, UdpSocket},
+    os::{fd::AsRawFd, unix::net::UnixListener, unix::process::CommandExt},
+    process::{Command as Program, Stdio},
+    time::Duration,
+};
+
+use helve_contract::{
+    Access, PathRules, Reading, Root, Workspace,
+    ports::{Command, Input, Level, Noticed, Terminal},
+};
+use helve_hosts::{Net, Sandbox, SandboxSettings, Spawn, Wanted};
+
+use crate::sandbox::{Place, at, levels, run, settings, stage, survivors, unique_sleep};
+
+fn protecting(level: Level) -> Sandbox {
+    let names = [".git/hooks", ".git/config", ".helve", ".mcp.json", ".vscode", "a/b/c"];
+    let protected = names.map(str::to_owned).to_vec();
+    Sandbox::new(SandboxSettings { protected, ..settings(Wanted::Exactly(level)) }).unwrap()
+}
+
+/// Levels where a place can be protected by a mount.
+fn mounting() -> Vec<Level> {
+    levels().into_iter().filter(|level| *level >= Level::Nested).collect()
+}
+
+#[tokio::test]
+async fn writes_outside_are_refused_and_named() {
+    let place = Place::new();
+    let outside = Place::new();
+    for level in levels() {
+        let target = outside.0.join("PWN");
+        let target = target.display();
+        let script = format!(
+            "echo x > /etc/PWN; touch '{target}'; ln -s '{0}' out; echo x > out/PWN2; touch /usr/PWN",
+            outside.0.display()
+        );
+        let ran = run(&at(level), &place.script(&script)).await.unwrap();
+        assert_eq!(outside.names(), [""; 0], "{level:?}");
+        assert!(!fs::exists("/etc/PWN").unwrap() && !fs::exists("/usr/PWN").unwrap(), "{level:?}");
+        let first = &ran.exit.denials[0];
+        assert_eq!(
+            *first,
+            format!(
+                "the sandbox ({}) refused access to /etc/PWN: commands may write only in the workspace and in $TMPDIR. Work \
+                 there, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"/etc\"]",
+                level.name()
+            )
+        );
+        fs::remove_file(place.0.join("out")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_the_operator_allows_is_writable() {
+    let place = Place::new();
+    let other = Place::new();
+    let seen = Place::new();
+    fs::write(seen.0.join("note"), "seen\n").unwrap();
+    for level in levels() {
+        let given = SandboxSettings {
+            writable: vec![other.0.clone()],
+            readable: vec![seen.0.clone()],
+            ..settings(Wanted::Exactly(level))
+        };
+        let script = format!("touch {}/ok && cat {1}/note; touch {1}/PWN", other.0.display(), seen.0.display());
+        let ran = run(&Sandbox::new(given).unwrap(), &place.script(&script)).await.unwrap();
+        assert_eq!((ran.out.as_str(), other.names()), ("seen\n", vec!["ok".to_owned()]), "{level:?}: {}", ran.err);
+        assert_eq!(seen.names(), ["note"], "{level:?}");
+        fs::remove_file(other.0.join("ok")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_root_is_read_only() {
+    let place = Place::new();
+    fs::write(place.0.join("note"), "old\n").unwrap();
+    let root = Workspace::new([Root::readable(&place.0)], PathRules::default(), Reading::Relative);
+    let top = root.top(Access::Read).unwrap();
+    for level in levels() {
+        let command = Command {
+            dir: top.clone(),
+            roots: vec![top.clone()],
+            ..place.script("cat note; echo new > note; touch x")
+        };
+        let ran = run(&at(level), &command).await.unwrap();
+        assert_eq!((ran.out.as_str(), ran.exit.code), ("old\n", 1), "{level:?}");
+        assert_eq!(fs::read_to_string(place.0.join("note")).unwrap(), "old\n");
+        assert_eq!(place.names(), ["note"]);
+    }
+}
+
+#[tokio::test]
+async fn protected_places_cannot_be_made_changed_or_moved_away() {
+    for level in mounting() {
+        let place = Place::new();
+        let git = Program::new("git").args(["init", "-q"]).current_dir(&place.0).status();
+        assert!(git.is_ok_and(|status| status.success()), "git is needed for this test");
+        fs::remove_dir_all(place.0.join(".git/hooks")).unwrap();
+        let config = fs::read(place.0.join(".git/config")).unwrap();
+        let script = "
+            echo x > .mcp.json; mkdir .mcp.json/x; rm -rf .mcp.json; mv .mcp.json y; mkdir .helve/x; echo x > .vscode
+            echo x > .git/hooks/pre-commit; mkdir .git/hooks; rm -rf .git/hooks; mv .git/hooks .git/z; mv .git q; rm -rf .git/config
+            git config core.fsmonitor ./evil; echo evil >> .git/config; mkdir -p a/b/c; mv a r; ln -sf /etc a/b; rm -rf a .helve .vscode
+            echo done";
+        let ran = run(&protecting(level), &place.script(script)).await.unwrap();
+        assert!(ran.out.ends_with("done\n"), "{ran:?}");
+        assert_eq!(place.names(), [".git"], "{level:?}: litter");
+        assert_eq!(fs::read(place.0.join(".git/config")).unwrap(), config, "{level:?}");
+        assert!(!place.0.join(".git/hooks").exists(), "{level:?}: litter");
+        assert!(ran.exit.denials.iter().any(|text| text.contains(".mcp.json is protected")), "{:?}", ran.exit.denials);
+    }
+}
+
+#[tokio::test]
+async fn git_stays_usable_for_commits() {
+    for level in levels() {
+        let place = Place::new();
+        assert!(Program::new("git").args(["init", "-q"]).current_dir(&place.0).status().unwrap().success());
+        let script = "git status --short && echo x > f && git add -A && git -c user.name=n -c user.email=a@b commit -qm one \
+                      && git checkout -q -b topic && git log --format=%s && git show --stat --format= HEAD";
+        let ran = run(&protecting(level), &place.script(script)).await.unwrap();
+        assert_eq!(ran.out, "one\n f | 1 +\n 1 file changed, 1 insertion(+)\n", "{level:?}: {}", ran.err);
+        assert_eq!(place.names(), [".git", "f"], "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn stand_ins_serve_many_commands_and_leave_with_the_last() {
+    for level in mounting() {
+        let place = Place::new();
+        let sandbox = protecting(level);
+        let slow = Command { input: Input::Open, ..place.script("echo up; read x; echo x > .mcp.json; echo $?") };
+        let mut first = sandbox.spawn(&slow).await.unwrap();
+        assert_eq!(first.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        for _ in 0..3 {
+            run(&sandbox, &place.script("true")).await.unwrap();
+        }
+        first.close().await.unwrap();
+        assert_eq!(crate::sandbox::finish(first).await.out, "1\n", "{level:?}: the first one lost its protection");
+        assert_eq!(place.names(), [""; 0], "{level:?}");
+    }
+}
+
+#[test]
+fn a_protected_place_that_cannot_be_enforced_is_an_error() {
+    for name in ["*.pem", "/etc/x", "../x", ""] {
+        let error =
+            Sandbox::new(SandboxSettings { protected: vec![name.into()], ..settings(Wanted::Best) }).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the protected place `{name}` is not a plain name beneath the workspace, and cannot be enforced; write it \
+                 as in `.git/hooks`"
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_engines_environment_does_not_get_in() {
+    let place = Place::new();
+    for level in levels() {
+        // Cargo sets this one for every test, so it stands for a secret of the engine.
+        let script = "cat /proc/1/environ /proc/self/environ /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n'; env";
+        let ran = run(&at(level), &place.script(script)).await.unwrap();
+        assert!(ran.out.contains("HOME="), "{level:?}");
+        assert!(!ran.out.contains("CARGO_MANIFEST"), "{level:?}: {}", ran.out);
+        let engine = format!("cat /proc/{}/environ 2>/dev/null | wc -c", std::process::id());
+        let ran = run(&at(level), &place.script(&engine)).await.unwrap();
+        assert_eq!(ran.out.trim(), "0", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn names_that_run_code_are_refused() {
+    let place = Place::new();
+    for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS"] {
+        let command = Command { env: vec![(name.into(), "./e.so".into())], ..place.script("true") };
+        let error = at(Level::None).spawn(&command).await.err().unwrap().to_string();
+        assert!(error.starts_with(&format!("the environment variable `{name}` is not accepted")), "{error}");
+    }
+    let command = Command { env: vec![("CI".into(), "yes".into())], ..place.script("echo $CI") };
+    assert_eq!(run(&at(Level::None), &command).await.unwrap().out, "yes\n");
+}
+
+#[tokio::test]
+async fn open_files_of_the_engine_do_not_get_in() {
+    let place = Place::new();
+    let secret = Place::new();
+    fs::write(secret.0.join("secret"), "secret").unwrap();
+    let file = fs::File::open(secret.0.join("secret")).unwrap();
+    // Open in the engine without close-on-exec, as if its own parent had left it open.
+    let leaked = rustix::io::dup(&file).unwrap();
+    let number = leaked.as_raw_fd();
+    for level in levels() {
+        let script = format!("cat <&{number}; ls /proc/self/fd | sort -n | tr '\\n' ' '");
+        let ran = run(&at(level), &place.script(&script)).await.unwrap();
+        assert!(!ran.out.contains("secret") && ran.err.contains("Bad file descriptor"), "{level:?}: {ran:?}");
+        assert_eq!(ran.out, "0 1 2 3 ", "{level:?}: only its own");
+    }
+}
+
+#[tokio::test]
+async fn the_engines_memory_and_the_machine_are_out_of_reach() {
+    let place = Place::new();
+    let script = r#"
+import ctypes, os, sys
+c = ctypes.CDLL(None, use_errno=True)
+def refused(name, *args):
+    ctypes.set_errno(0)
+    if c.syscall(*args) != -1 or ctypes.get_errno() not in (1, 38): print("allowed", name, ctypes.get_errno())
+refused("ptrace", 101, 0, 0, 0, 0)
+refused("process_vm_readv", 310, 1, 0, 0, 0, 0, 0)
+refused("io_uring_setup", 425, 1, 0)
+refused("userfaultfd", 323, 0)
+refused("keyctl", 250, 0, 0)
+refused("add_key", 248, 0, 0, 0, 0, 0)
+refused("bpf", 321, 0, 0, 0)
+refused("perf_event_open", 298, 0, 0, 0, 0, 0)
+refused("mount", 165, 0, 0, 0, 0, 0)
+refused("unshare", 272, 0x10000000)
+refused("setns", 308, 0, 0)
+refused("clone3", 435, 0, 0)
+refused("clone newuser", 56, 0x10000011, 0, 0, 0, 0)
+refused("settimeofday", 164, 0, 0)
+refused("socket vsock", 41, 40, 1, 0)
+refused("socket packet", 41, 17, 3, 0)
+for line in open("/proc/self/status"):
+    if line.startswith(("CapEff", "CapPrm", "CapBnd", "CapAmb")) and int(line.split()[1], 16) and not line.startswith("CapBnd"): print(line)
+    if line.startswith("NoNewPrivs") and line.split()[1] != "1": print(line)
+    if line.startswith("Seccomp:") and line.split()[1] != "2": print(line)
+for pid in (1, int(sys.argv[1])):
+    try: open(f"/proc/{pid}/mem", "r+b").read(1); print("read memory of", pid)
+    except OSError: pass
+try: os.kill(int(sys.argv[1]), 0); print("can signal", sys.argv[1])
+except OSError: pass
+print("end")
+"#;
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    fs::write(place.0.join("try.py"), script).unwrap();
+    for level in levels() {
+        let engine = std::process::id();
+        let ran = run(&at(level), &place.script(&format!("python3 try.py {engine}"))).await.unwrap();
+        assert_eq!((ran.out.as_str(), ran.err.as_str()), ("end\n", ""), "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn clock_mounts_and_names_of_the_machine_stay() {
+    let place = Place::new();
+    for level in levels() {
+        let script = "date -s 2001-01-01 >/dev/null; mount -t tmpfs none /mnt; hostname evil; chroot / true; mknod n b 8 0; \
+                      unshare -Ur true; date +%Y; su -c true nobody </dev/null; true";
+        let ran = run(&at(level), &place.script(script)).await.unwrap();
+        let year: u32 = ran.out.lines().last().unwrap().parse().unwrap();
+        assert!(year > 2020, "{level:?}: the clock was set");
+        assert!(ran.err.lines().count() >= 6, "{level:?}: something was allowed: {}", ran.err);
+        assert!(!place.0.join("n").exists(), "{level:?}: made a device");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_typed_into_the_terminal() {
+    let place = Place::new();
+    let script = "python3 -c 'import fcntl,termios,sys
+try: fcntl.ioctl(0, termios.TIOCSTI, b\"x\"); print(\"typed\")
+except OSError as e: print(e.errno)'";
+    for level in levels() {
+        let terminal = Some(Terminal { rows: 24, columns: 80 });
+        let command = Command { terminal, input: Input::Open, ..place.script(script) };
+        let ran = run(&at(level), &command).await.unwrap();
+        assert_eq!(ran.out, "1\r\n", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_network_is_off() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let other = datagrams.local_addr().unwrap().port();
+    let local = place.0.join("socket");
+    let neighbour = Place::new();
+    let hidden = neighbour.0.join("socket");
+    let abstracted = format!("helve-it-{}", std::process::id());
+    let _listening = UnixListener::bind(&hidden).unwrap();
+    for level in levels() {
+        let script = format!(
+            "(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected; (echo x > /dev/udp/127.0.0.1/{other})
+             python3 - <<'END' 2>/dev/null
+import socket
+for address in ('{}', '\\0{abstracted}'):
+    try: socket.socket(socket.AF_UNIX).connect(address); print('reached', address)
+    except OSError: pass
+END
+             echo end",
+            hidden.display()
+        );
+        let ran = run(&at(level), &place.script(&script)).await.unwrap();
+        assert_eq!(ran.out, "end\n", "{level:?}: {}", ran.err);
+        assert!(listener.accept().is_err(), "{level:?}: a connection came out");
+        assert!(datagrams.recv(&mut [0; 8]).is_err(), "{level:?}: a datagram came out");
+        _ = fs::remove_file(&local);
+    }
+}
+
+#[tokio::test]
+async fn the_network_is_on_when_the_operator_says_so() {
+    let place = Place::new();
+    for level in levels() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let given = SandboxSettings { network: Net::On, ..settings(Wanted::Exactly(level)) };
+        let script = format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected");
+        let ran = run(&Sandbox::new(given).unwrap(), &place.script(&script)).await.unwrap();
+        assert_eq!(ran.out, "connected\n", "{level:?}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn secrets_at_home_and_in_etc_are_not_read() {
+    let place = Place::new();
+    let home = std::env::var("HOME").unwrap();
+    let secret = format!("{home}/.helve-it-secret-{}", std::process::id());
+    fs::write(&secret, "secret").unwrap();
+    for level in levels() {
+        let script = format!(
+            "cat {secret}; cat /etc/shadow; cat /etc/ssh/*key; cat {home}/.npmrc {home}/.ssh/*; cat /etc/hostname >/dev/null && echo system"
+        );
+        let ran = run(&at(level), &place.script(&script)).await.unwrap();
+        assert_eq!(ran.out, "system\n", "{level:?}");
+    }
+    fs::remove_file(&secret).unwrap();
+}
+
+#[tokio::test]
+async fn a_start_folder_that_leads_outside_is_refused() {
+    let place = Place::new();
+    std::os::unix::fs::symlink("/etc", place.0.join("out")).unwrap();
+    let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+    for (name, said) in
+        [("out", "out: leads outside the workspace, and was not opened"), ("none", "none: no such file or folder")]
+    {
+        let dir = workspace.check(name.as_ref(), Access::Read, None).unwrap();
+        let command = Command { dir, ..place.script("pwd") };
+        assert_eq!(at(Level::None).spawn(&command).await.err().unwrap().to_string(), said);
+    }
+}
+
+#[tokio::test]
+async fn without_a_sandbox_commands_are_refused() {
+    let place = Place::new();
+    let broken = SandboxSettings { stage: Some("/nonexistent/stage".into()), ..settings(Wanted::Best) };
+    let error = Sandbox::new(broken.clone()).unwrap().spawn(&place.script("true")).await.err().unwrap().to_string();
+    assert!(error.starts_with("no sandbox works on this machine, so commands are refused (L3: "), "{error}");
+    let accepted = Sandbox::new(SandboxSettings { wanted: Wanted::NoneAccepted, ..broken }).unwrap();
+    assert_eq!(accepted.report().level, Some(Level::None));
+}
+
+#[tokio::test]
+async fn a_bwrap_in_the_workspace_is_not_used() {
+    let place = Place::new();
+    fs::write(place.0.join("bwrap"), "#!/bin/sh\ntouch PWN\n").unwrap();
+    let given = SandboxSettings { path: vec![place.0.clone()], ..settings(Wanted::Best) };
+    let sandbox = Sandbox::probe(given).unwrap();
+    let found = sandbox.report().bwrap.clone().unwrap_or_default();
+    assert!(!found.contains("helve-it"), "{found}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_prevented_is_told() {
+    for level in levels() {
+        let place = Place::new();
+        let script = "git init -q . && printf '#!/bin/sh\\n' > .git/hooks/pre-commit";
+        let ran = run(&protecting(level), &place.script(script)).await.unwrap();
+        assert_eq!(ran.exit.code, 0, "{}", ran.err);
+        let told = ran.exit.denials.join("\n");
+        let dir = place.0.display();
+        if level >= Level::Nested {
+            assert_eq!(
+                told,
+                format!(
+                    "this command made a repository with a hook of its own ({dir}/.git/hooks/pre-commit), which git would \
+                     run outside of the sandbox. Show it to the user before git is used there"
+                )
+            );
+        } else {
+            assert!(told.starts_with(&format!("{dir}/.git/hooks is protected, but was changed")), "{told}");
+        }
+    }
+}
+
+/// Runs inside another sandbox, where not every level works.
+#[tokio::test]
+#[ignore = "a part of `inside_another_sandbox_the_next_best_level_is_used`"]
+async fn inside_another_sandbox() {
+    let place = Place::new();
+    let sandbox = Sandbox::probe(settings(Wanted::Best)).unwrap();
+    println!("{}", sandbox.report());
+    let ran = run(&sandbox, &place.script("echo hi; touch /etc/PWN 2>/dev/null; sleep 300 & echo bye")).await.unwrap();
+    assert_eq!((ran.out.as_str(), ran.exit.left_behind), ("hi\nbye\n", true));
+    println!("level {}", sandbox.level().name());
+}
+
+#[test]
+fn inside_another_sandbox_the_next_best_level_is_used() {
+    if !levels().contains(&Level::Full) {
+        eprintln!("there is no outer sandbox to be had here");
+        return;
+    }
+    let test = std::env::current_exe().unwrap();
+    let inside = |more: &[&str]| {
+        let outer = ["--dev-bind", "/", "/", "--unshare-user", "--unshare-pid", "--cap-drop", "ALL"];
+        let done = Program::new("/usr/bin/bwrap")
+            .args(outer)
+            .args(more)
+            .arg(&test)
+            .args(["--ignored", "--exact", "walls::inside_another_sandbox", "--nocapture"])
+            .env("HELVE_IT_STAGE", stage())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+        let level = text.lines().find_map(|line| line.strip_prefix("level ")).unwrap_or("none").to_owned();
+        println!("{text}");
+        level
+    };
+    // Another `/proc` over a part of the outer one forbids a fresh one inside.
+    let nested = inside(&["--ro-bind", "/proc", "/proc", "--tmpfs", "/proc/sys"]);
+    assert!(["L2", "L1"].contains(&nested.as_str()), "{nested}");
+    assert_eq!(inside(&["--ro-bind", "/dev/null", "/usr/bin/bwrap"]), "L1");
+}
+
+/// Runs as the engine in a process of its own, to be killed by the story below.
+#[tokio::test]
+#[ignore = "a part of `an_engine_that_is_killed_leaves_nothing`"]
+async fn engine_to_be_killed() {
+    let (place, nap) = (Place::new(), std::env::var("HELVE_IT_NAP").unwrap());
+    let sandboxes: Vec<_> = levels().into_iter().chain([Level::None]).map(at).collect();
+    let script =
+        format!("setsid sleep {nap} & (setsid sleep {nap} &) ; trap '' TERM; sleep {nap} & echo up; sleep {nap}");
+    let mut all = Vec::new();
+    for sandbox in sandboxes.iter().cycle().take(20) {
+        let mut process = sandbox.spawn(&place.script(&script)).await.unwrap();
+        assert_eq!(process.next().await, Noticed::Stdout(b"up\n".to_vec()));
+        all.push(process);
+    }
+    fs::write(std::env::var("HELVE_IT_READY").unwrap(), place.0.to_str().unwrap()).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_killed_leaves_nothing() {
+    let place = Place::new();
+    let (nap, ready) = (unique_sleep(), place.0.join("ready"));
+    let mut engine = Program::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "walls::engine_to_be_killed"])
+        .envs([("HELVE_IT_NAP", nap.as_str()), ("HELVE_IT_READY", ready.to_str().unwrap())])
+        .env("HELVE_IT_STAGE", stage())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    while !ready.exists() {
+        assert!(engine.try_wait().unwrap().is_none(), "the engine failed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    assert_eq!(survivors(&nap).await, 0);
+    _ = fs::remove_dir_all(fs::read_to_string(ready).unwrap());
+}

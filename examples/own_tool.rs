@@ -1,0 +1,38 @@
+//! A tool of your own: a plain async function, called by a model beside the built-in ones.
+//!
+//! Run it with `cargo run -p helve-cli --example own_tool`.
+
+use std::sync::Arc;
+
+use helve_contract::{
+    Call, Entry, PathRules, Ports, Reading, Result, Root, Session, Workspace,
+    ports::{NoDocuments, NoTasks, Span},
+};
+use helve_engine::Engine;
+use helve_macros::tool;
+
+/// Counts the words of a file.
+#[tool(reads, timeout = 10)]
+async fn word_count(
+    call: &Call,
+    /// File to count.
+    path: String,
+) -> Result<String> {
+    let path = call.readable(path)?;
+    call.say("reading");
+    let file = call.host().read(&path, Span::first(1 << 20)).await?;
+    Ok(format!("{path}: {} words", String::from_utf8_lossy(&file.bytes).split_whitespace().count()))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let here = Workspace::new([Root::readable(std::env::current_dir()?)], PathRules::default(), Reading::Relative);
+    let ports =
+        Ports { host: Arc::new(helve_hosts::Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let mut call = Call::new("call-1", Arc::new(Session::new("example", here, ports)));
+    call.progress = Some(Arc::new(|text| println!("… {text}")));
+
+    let engine = Engine::builder(helve_dialects::preset()).tool(Entry::of::<WordCount>()).build()?;
+    println!("{}", engine.run("word_count", r#"{"path": "Cargo.toml"}"#, call).await.text);
+    Ok(())
+}
