@@ -315,7 +315,7 @@ impl TryFrom<FileRead> for fs::Read {
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages \"{page}-{}\"", page + 19)) {
         Ok(page) => page.numbered(|line| format!("offset={line}")).into(),
-        Err(reply) => reply,
+        Err(reply) => *reply,
     }
 }
 

@@ -20,7 +20,7 @@ pub fn oxydra() -> Dialect {
         "file_write"        FileWrite  => fs::Write,      written;
         "file_edit"         FileEdit   => fs::Edit,       edited;
         "file_delete"       FileDelete => fs::Delete,     deleted;
-        "shell_exec"        ShellExec  => shell::Run,     shell::RunOut::text_or_error;
+        "shell_exec"        ShellExec  => shell::Run,     ran;
     };
     let tools = tools.into_iter().map(|tool| {
         let seconds = match tool.spec.name.as_str() {
@@ -181,6 +181,14 @@ fn deleted(out: fs::Deleted) -> String {
     format!("deleted {} {}", out.word(), out.path)
 }
 
+fn ran(out: shell::RunOut) -> Reply {
+    let mut reply = out.text_or_error();
+    if reply.is_error {
+        reply.text.insert_str(0, "Tool execution failed: ");
+    }
+    reply
+}
+
 impl From<ShellExec> for shell::Run {
     fn from(ShellExec { command }: ShellExec) -> Self {
         Self { script: command, timeout: Some(Duration::from_secs(60)), keep: Keep::Head, ..Self::default() }
@@ -204,7 +212,7 @@ fn content(out: fs::ReadOut) -> Reply {
             Reply { cut, ..page.exact().into() }
         }
         Ok(page) => words::plain_page(&page, |line| format!("line {line}")).into(),
-        Err(reply) => reply,
+        Err(reply) => *reply,
     }
 }
 

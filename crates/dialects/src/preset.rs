@@ -214,7 +214,7 @@ impl From<Read> for fs::Read {
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => words::plain_page(&page, |line| format!("offset={line}")).into(),
-        Err(reply) => reply,
+        Err(reply) => *reply,
     }
 }
 

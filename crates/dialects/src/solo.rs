@@ -226,7 +226,7 @@ impl From<Read> for fs::Read {
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => page.numbered(|line| format!("offset={}", line - 1)).into(),
-        Err(reply) => reply,
+        Err(reply) => *reply,
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn thousands(number: u64) -> String {
 pub(crate) fn size(bytes: usize) -> String {
     let tenths = |unit: usize| {
         let tenths = bytes * 10 / unit;
-        if tenths % 10 == 0 { format!("{}", tenths / 10) } else { format!("{}.{}", tenths / 10, tenths % 10) }
+        if tenths.is_multiple_of(10) { format!("{}", tenths / 10) } else { format!("{}.{}", tenths / 10, tenths % 10) }
     };
     match bytes {
         0..1024 => format!("{bytes}B"),
@@ -49,11 +49,11 @@ pub(crate) fn size(bytes: usize) -> String {
 }
 
 /// A page of text, or the answer for everything that is not text: a picture, a notebook, pages of a PDF.
-pub(crate) fn page_or_reply(out: fs::ReadOut, more_pages: fn(u32) -> String) -> Result<fs::Page, Reply> {
+pub(crate) fn page_or_reply(out: fs::ReadOut, more_pages: fn(u32) -> String) -> Result<fs::Page, Box<Reply>> {
     match out {
         fs::ReadOut::Text(page) => Ok(page),
-        fs::ReadOut::Pdf(pdf) => Err(pdf.words(more_pages).into()),
-        other => Err(other.into()),
+        fs::ReadOut::Pdf(pdf) => Err(Box::new(pdf.words(more_pages).into())),
+        other => Err(Box::new(other.into())),
     }
 }
 

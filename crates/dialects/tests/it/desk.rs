@@ -10,7 +10,9 @@ use std::{
 use helve_contract::{Call, PathRules, Ports, Reading, Reply, Root, Session, Workspace};
 use helve_dialects::by_name;
 use helve_engine::{Engine, Gate, Mode, Spill, protected};
-use helve_hosts::Local;
+use helve_hosts::{Local, Runner};
+
+use crate::bare::Bare;
 
 /// A workspace of its own, on the real disk.
 pub(crate) struct Desk {
@@ -57,10 +59,10 @@ impl Desk {
         }
         roots.push(Root::readable(top.join("spill")).named("spill"));
         let workspace = Workspace::new(roots, PathRules::new(protected()), reading);
-        let host = Arc::new(Local::new());
+        let host = Arc::new(Local::with(Arc::new(Bare)));
         let ports = Ports {
+            tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))),
             host,
-            tasks: Arc::new(helve_contract::ports::NoTasks),
             documents: Arc::new(helve_contract::ports::NoDocuments),
         };
         let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
@@ -75,11 +77,7 @@ impl Desk {
         if dialect == "preset" {
             builder = builder.role("all");
         }
-        let engine = builder
-            .gate(Gate::new(Mode::Open))
-            .spill(spill)
-            .build()
-            .unwrap();
+        let engine = builder.gate(Gate::new(Mode::Open)).spill(spill).build().unwrap();
         let here = self.root().display().to_string();
         let mut reply = engine.run(tool, on_disk(args, &here), Call::new("1", session)).await;
         reply.text = on_page(&reply.text, &here, self.folder.path());
@@ -89,7 +87,10 @@ impl Desk {
 
 /// Pages write the workspace as `/w`; on the disk it is elsewhere.
 fn on_disk(text: &str, here: &str) -> String {
-    text.replace("'/w/", &format!("'{here}/")).replace("\"/w/", &format!("\"{here}/")).replace("\"/w\"", &format!("\"{here}\"")).replace(" /w/", &format!(" {here}/"))
+    text.replace("'/w/", &format!("'{here}/"))
+        .replace("\"/w/", &format!("\"{here}/"))
+        .replace("\"/w\"", &format!("\"{here}\""))
+        .replace(" /w/", &format!(" {here}/"))
 }
 
 fn on_page(text: &str, here: &str, top: &Path) -> String {

@@ -1,6 +1,7 @@
 //! The dialects as a whole: their pages, their tables, and the order of the crates.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bare;
 mod desk;
 mod layers;
 mod scenarios;

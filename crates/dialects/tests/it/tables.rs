@@ -11,7 +11,10 @@ fn every_schema_compiles_and_every_name_is_good_on_the_wire() {
             jsonschema::validator_for(&spec.schema).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(spec.schema["type"], "object", "{name}");
             assert!(spec.schema.get("$defs").is_none(), "{name} has references");
-            assert!(spec.name.len() <= 64 && spec.name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'), "{name}");
+            assert!(
+                spec.name.len() <= 64 && spec.name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'),
+                "{name}"
+            );
             assert!(!spec.description.is_empty(), "{name} has no description");
         }
     }
@@ -32,17 +35,7 @@ fn the_names_of_the_seeds() {
     );
     assert_eq!(
         names("claude"),
-        [
-            "Bash",
-            "TaskOutput",
-            "FileEdit",
-            "FileRead",
-            "FileWrite",
-            "Glob",
-            "Grep",
-            "TaskStop",
-            "NotebookEdit"
-        ]
+        ["Bash", "TaskOutput", "FileEdit", "FileRead", "FileWrite", "Glob", "Grep", "TaskStop", "NotebookEdit"]
     );
 }
 

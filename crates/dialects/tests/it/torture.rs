@@ -6,8 +6,10 @@ use helve_contract::Reply;
 
 use crate::desk::Desk;
 
-/// The edit tool of each dialect, as a function of path, old and new text.
-const EDITORS: [(&str, &str, [&str; 3]); 5] = [
+/// A dialect, its edit tool, and the names of path, old and new text.
+type Editor = (&'static str, &'static str, [&'static str; 3]);
+
+const EDITORS: [Editor; 5] = [
     ("solo", "edit", ["path", "old_text", "new_text"]),
     ("forge", "edit", ["path", "oldStr", "newStr"]),
     ("preset", "edit", ["path", "old_text", "new_text"]),
@@ -15,8 +17,8 @@ const EDITORS: [(&str, &str, [&str; 3]); 5] = [
     ("claude", "FileEdit", ["file_path", "old_string", "new_string"]),
 ];
 
-async fn edit(desk: &mut Desk, editor: usize, name: &str, old: &str, new: &str) -> Reply {
-    let (dialect, tool, fields) = EDITORS[editor];
+async fn edit(desk: &mut Desk, editor: Editor, name: &str, old: &str, new: &str) -> Reply {
+    let (dialect, tool, fields) = editor;
     let path = match dialect {
         "oxydra" => format!("/shared/{name}"),
         "forge" | "claude" => format!("/w/{name}"),
@@ -28,26 +30,26 @@ async fn edit(desk: &mut Desk, editor: usize, name: &str, old: &str, new: &str) 
 
 /// Every dialect makes this edit and leaves exactly these bytes.
 async fn leaves(before: &[u8], old: &str, new: &str, after: &[u8]) {
-    for editor in 0..EDITORS.len() {
+    for editor in EDITORS {
         let mut desk = Desk::new();
         desk.put("f.txt", before);
         let reply = edit(&mut desk, editor, "f.txt", old, new).await;
-        assert!(!reply.is_error, "{}: {}", EDITORS[editor].0, reply.text);
-        assert_eq!(desk.get("f.txt"), after, "{}: {}", EDITORS[editor].0, String::from_utf8_lossy(&desk.get("f.txt")));
+        assert!(!reply.is_error, "{}: {}", editor.0, reply.text);
+        assert_eq!(desk.get("f.txt"), after, "{}: {}", editor.0, String::from_utf8_lossy(&desk.get("f.txt")));
     }
 }
 
 /// Every dialect refuses this edit, leaves the file alone, and says each of these.
 async fn refuses(before: &[u8], old: &str, new: &str, says: &[&str]) {
-    for editor in 0..EDITORS.len() {
+    for editor in EDITORS {
         let mut desk = Desk::new();
         desk.put("f.txt", before);
         let reply = edit(&mut desk, editor, "f.txt", old, new).await;
-        assert!(reply.is_error, "{}: {}", EDITORS[editor].0, reply.text);
-        assert_eq!(desk.get("f.txt"), before, "{}", EDITORS[editor].0);
+        assert!(reply.is_error, "{}: {}", editor.0, reply.text);
+        assert_eq!(desk.get("f.txt"), before, "{}", editor.0);
         let text = reply.text.replace("\\n", "\n").replace("\\\"", "\"").replace("\\t", "\t");
         for part in says {
-            assert!(text.contains(part), "{} does not say {part:?}: {text}", EDITORS[editor].0);
+            assert!(text.contains(part), "{} does not say {part:?}: {text}", editor.0);
         }
     }
 }
@@ -80,12 +82,19 @@ async fn mixed_endings_stay_mixed() {
 
 #[tokio::test]
 async fn a_bom_stays() {
-    leaves(b"\xef\xbb\xbfusing System;\nclass A {}\n", "using System;", "using Other;", b"\xef\xbb\xbfusing Other;\nclass A {}\n").await;
+    leaves(
+        b"\xef\xbb\xbfusing System;\nclass A {}\n",
+        "using System;",
+        "using Other;",
+        b"\xef\xbb\xbfusing Other;\nclass A {}\n",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn utf_16_stays_utf_16() {
-    let wide = |text: &str| [0xff, 0xfe].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect::<Vec<_>>();
+    let wide =
+        |text: &str| [0xff, 0xfe].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect::<Vec<_>>();
     leaves(&wide("one\r\ntwo é\r\n"), "two", "2", &wide("one\r\n2 é\r\n")).await;
 }
 
@@ -128,14 +137,14 @@ async fn a_typo_shows_the_nearest_lines() {
 
 #[tokio::test]
 async fn a_link_stays_a_link_and_a_mode_stays() {
-    for editor in 0..EDITORS.len() {
+    for editor in EDITORS {
         let mut desk = Desk::new();
         desk.put("real.sh", "#!/bin/sh\necho one\n");
         let real = desk.root().join("real.sh");
         fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
         std::os::unix::fs::symlink("real.sh", desk.root().join("link.sh")).unwrap();
         let reply = edit(&mut desk, editor, "link.sh", "one", "two").await;
-        assert!(!reply.is_error, "{}: {}", EDITORS[editor].0, reply.text);
+        assert!(!reply.is_error, "{}: {}", editor.0, reply.text);
         assert_eq!(fs::read_link(desk.root().join("link.sh")).unwrap().to_str(), Some("real.sh"));
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o7777, 0o755);
         assert_eq!(desk.get("real.sh"), b"#!/bin/sh\necho two\n");

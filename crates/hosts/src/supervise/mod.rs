@@ -17,8 +17,8 @@ mod terminal;
 mod tree;
 
 pub(crate) use cgroup::Cgroup;
-pub(crate) use launch::{Keep, Launch, launch, try_out};
 pub use harden::harden;
+pub(crate) use launch::{Keep, Launch, launch, try_out};
 pub use plan::Limits;
 pub(crate) use plan::{Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
 pub use stage::inner_stage;

@@ -232,12 +232,12 @@ impl Watch {
             Phase::Running if self.ended.is_some() => self.enter(Phase::Lingering, LINGER),
             Phase::Lingering if due => {
                 self.left = true;
-                self.tree.signal(libc::SIGTERM);
+                self.tree.signal(self.main, libc::SIGTERM);
                 self.enter(Phase::Asked, LAST_CHANCE);
             }
             Phase::Asked if due => self.kill(),
             Phase::Killing if due => {
-                self.tree.kill();
+                self.tree.kill(self.main);
                 self.enter(Phase::Killing, AGAIN);
             }
             _ => {}
@@ -251,7 +251,7 @@ impl Watch {
 
     fn kill(&mut self) {
         self.give_up.get_or_insert_with(|| Instant::now() + PATIENCE);
-        self.tree.kill();
+        self.tree.kill(self.main);
         self.enter(Phase::Killing, AGAIN);
     }
 
@@ -294,7 +294,7 @@ impl Watch {
                 for signal in &buffer[..count] {
                     match i32::from(*signal) {
                         libc::SIGKILL => self.kill(),
-                        signal => self.tree.signal(signal),
+                        signal => self.tree.signal(self.main, signal),
                     }
                 }
             }

@@ -7,25 +7,27 @@ use rustix::process::{WaitOptions, WaitStatus, wait};
 use super::{plan::Tree, sys};
 
 impl Tree {
-    /// Sends a signal to all of it.
-    pub(super) fn signal(self, signal: i32) {
-        match self {
+    /// Sends a signal to all of it: the command and what came from it.
+    pub(super) fn signal(self, main: i32, signal: i32) {
+        match (self, self == Self::Walk && shows_this_namespace()) {
             // The kernel leaves out the sender, which is the stage.
-            Self::Namespace => sys::kill(-1, signal),
-            Self::Walk => descendants().into_iter().for_each(|pid| sys::kill(pid, signal)),
+            (Self::Namespace, _) => sys::kill(-1, signal),
+            (Self::Walk, true) => descendants().into_iter().for_each(|pid| sys::kill(pid, signal)),
+            // Numbers in a `/proc` of another namespace are somebody else's; the command's own group is what is left.
+            (Self::Walk, false) => sys::kill(-main, signal),
         }
         // A stopped process hears of its end only when it goes on.
         if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGINT | libc::SIGQUIT) {
-            self.signal(libc::SIGCONT);
+            self.signal(main, libc::SIGCONT);
         }
     }
 
     /// Kills all of it. A tree that forks while it is walked is stopped first, so that it cannot outrun the walk.
-    pub(super) fn kill(self) {
+    pub(super) fn kill(self, main: i32) {
         if self == Self::Walk {
-            self.signal(libc::SIGSTOP);
+            self.signal(main, libc::SIGSTOP);
         }
-        self.signal(libc::SIGKILL);
+        self.signal(main, libc::SIGKILL);
     }
 }
 
@@ -47,6 +49,11 @@ pub(super) fn reap() -> Reaped {
         Err(rustix::io::Errno::INTR) => Reaped::Running,
         Err(_) => Reaped::Empty,
     }
+}
+
+/// Whether `/proc` is about the processes that this one can see.
+fn shows_this_namespace() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == process::id().to_string().as_str())
 }
 
 /// All processes below this one. Orphans are among them, because the stage adopts them.

@@ -283,6 +283,18 @@ async fn a_listing_shows_where_links_point() {
 }
 
 #[tokio::test]
+async fn a_folder_with_a_hundred_thousand_entries_is_listed() {
+    let folder = Folder::in_memory();
+    for at in 0..100_000 {
+        fs::File::create(folder.root().join(format!("{at:06}"))).unwrap();
+    }
+    let items = Local::new().list(&folder.path(".")).await.unwrap();
+    assert_eq!((items.len(), items[99_999].name.as_str()), (100_000, "099999"));
+    let found = Local::new().find(&folder.path("."), &Find { limit: 2, ..find("*9") }).await.unwrap();
+    assert_eq!((found.total, found.files[1].path.as_path()), (10_000, Path::new("000019")));
+}
+
+#[tokio::test]
 async fn a_name_that_is_too_long_is_told() {
     let folder = Folder::new();
     let error = write(&folder, &"x".repeat(300), "").await.unwrap_err().to_string();

@@ -1,0 +1,95 @@
+//! Programs without walls, for pages about the words of an answer. The walls have tests of their own.
+
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result,
+    ports::{Command, Exit, Input, Level, Noticed, Process, Signal},
+};
+use helve_hosts::Spawn;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
+};
+
+pub(crate) struct Bare;
+
+#[async_trait]
+impl Spawn for Bare {
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        let mut child = tokio::process::Command::new("bash")
+            .args(["--noprofile", "--norc", "-c", command.script.as_deref().unwrap_or_default()])
+            .current_dir(command.dir.on_host())
+            .envs(command.env.iter().cloned())
+            .stdin(if command.input == Input::Closed { Stdio::null() } else { Stdio::piped() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::failed(error.to_string()))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Box::new(Running { child, stdin, stdout, stderr }))
+    }
+
+    fn level(&self) -> Level {
+        Level::None
+    }
+}
+
+struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+}
+
+async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    let count = stream.as_mut()?.read(&mut bytes).await.unwrap_or(0);
+    if count == 0 {
+        *stream = None;
+        return None;
+    }
+    bytes.truncate(count);
+    Some(bytes)
+}
+
+#[async_trait]
+impl Process for Running {
+    async fn next(&mut self) -> Noticed {
+        while self.stdout.is_some() || self.stderr.is_some() {
+            tokio::select! {
+                biased;
+                Some(bytes) = piece(&mut self.stdout) => return Noticed::Stdout(bytes),
+                Some(bytes) = piece(&mut self.stderr) => return Noticed::Stderr(bytes),
+                else => {}
+            }
+        }
+        let code = self.child.wait().await.ok().and_then(|it| it.code()).unwrap_or(143);
+        Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new() })
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let pipe = self.stdin.as_mut().ok_or_else(|| Error::failed("no input"))?;
+        pipe.write_all(bytes).await.map_err(|error| Error::failed(error.to_string()))
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.stdin = None;
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        let Some(group) = self.child.id() else { return Ok(()) };
+        let sent = std::process::Command::new("bash")
+            .args(["-c", &format!("kill -s {} -- -{group}", &signal.name()[3..])])
+            .status();
+        sent.map(|_| ()).map_err(|error| Error::failed(error.to_string()))
+    }
+
+    fn level(&self) -> Level {
+        Level::None
+    }
+}
