@@ -207,7 +207,7 @@ pub(crate) fn open(
     let builder = tools
         .into_iter()
         .fold(chosen(settings, dialect.clone()), Builder::tool)
-        .gate(gate(settings, &dialect, &purpose)?)
+        .gate(gate(settings, &purpose)?)
         .events(events(settings, &state, &run, &purpose)?)
         .spill(Spill::new(spill, keep))
         .scrub(scrub(settings));
@@ -303,7 +303,7 @@ fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
 }
 
 /// What is asked before a call. A call by the user's own hand asks nothing, unless the same hand set a mode.
-fn gate(settings: &Settings, dialect: &Dialect, purpose: &Purpose) -> Result<Gate, Fault> {
+fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
     let by_flag = settings
         .all()
         .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
@@ -312,9 +312,8 @@ fn gate(settings: &Settings, dialect: &Dialect, purpose: &Purpose) -> Result<Gat
         (Purpose::Call, Some(mode)) if by_flag => mode,
         (Purpose::Call, _) => Mode::Open,
         (Purpose::Serve(_), Some(mode)) => mode,
-        // A project may choose the dialect, but not what comes with it: whether anybody is asked.
-        (Purpose::Serve(_), None) if settings.is_from_project(&["dialect", "tools.preset"]) => Mode::Default,
-        (Purpose::Serve(_), None) => dialect.mode,
+        // Whoever starts a server asks his user himself; deny rules, path rules and the walls hold either way.
+        (Purpose::Serve(_), None) => Mode::Open,
     };
     let mut gate = Gate::new(mode);
     if let Purpose::Serve(approver) = purpose {

@@ -138,6 +138,12 @@ impl Workspace {
         self.safe(root, rest, access)
     }
 
+    /// How the model knows a path of this machine: by its root where it lies beneath one, else as it is.
+    pub fn shown(&self, path: &Path) -> String {
+        let known = self.real_root(path).and_then(|(root, rest)| self.safe(root, rest, Access::Read).ok());
+        known.map_or_else(|| show(path), |path| path.to_string())
+    }
+
     fn relative(&self, path: &Path, access: Access, from: Option<&SafePath>) -> Result<SafePath> {
         let top = self.top(Access::Read)?;
         let from = from.unwrap_or(&top);

@@ -43,6 +43,8 @@ pub fn claude() -> Dialect {
             general: Limit { bytes: 1 << 20, lines: usize::MAX },
             by_tool: &[
                 ("Bash", Limit { bytes: 30_000, lines: usize::MAX }),
+                // As much as ripgrep says, up to what the engine lets through; head_limit is the model's to choose.
+                ("Grep", Limit { bytes: 4 << 20, lines: usize::MAX }),
                 ("TaskOutput", Limit { bytes: 30_000, lines: usize::MAX }),
             ],
         },
@@ -242,7 +244,9 @@ impl From<Grep> for fs::Grep {
         Self {
             pattern: it.pattern,
             path: it.path,
-            globs: it.glob.into_iter().collect(),
+            // Hidden files are searched too, as the original does, but for git's own.
+            globs: it.glob.into_iter().chain(["!.git".to_owned()]).collect(),
+            hidden: true,
             mode: match it.output_mode.unwrap_or(OutputMode::FilesWithMatches) {
                 OutputMode::Content => fs::Mode::Lines,
                 OutputMode::FilesWithMatches => fs::Mode::Files,
@@ -264,8 +268,8 @@ impl From<Grep> for fs::Grep {
 
 fn matches(out: fs::GrepOut) -> Reply {
     let rows = match out.asked.mode {
-        fs::Mode::Lines => out.lines(out.asked.numbers, fs::Names::Auto),
-        fs::Mode::Counts => out.counts(fs::Names::Auto),
+        fs::Mode::Lines => out.lines(out.asked.numbers, fs::Names::Shown),
+        fs::Mode::Counts => out.counts(fs::Names::Shown),
         fs::Mode::Files => out.files(),
     };
     out.reply(rows, fs::Nothing { any_case: "set -i", ..fs::Nothing::default() })

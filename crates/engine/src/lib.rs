@@ -37,6 +37,7 @@ pub use scrub::Scrub;
 pub use spill::Spill;
 
 use builder::Slot;
+use limits::Kept;
 use lookup::Names;
 use prepare::Ready;
 
@@ -120,7 +121,8 @@ impl Engine {
         }
 
         self.scrub.reply(&mut reply);
-        limits::bound(&mut reply, self.dialect.limits.of(tool), &self.dialect.words, self.spill.as_ref());
+        let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace: &call.session.workspace });
+        limits::bound(&mut reply, self.dialect.limits.of(tool), &self.dialect.words, kept);
         record.close(&self.scrub, &mut reply);
         reply
     }

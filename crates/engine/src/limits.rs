@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use helve_contract::{Cut, Form, Keep, Reply};
+use helve_contract::{Cut, Form, Keep, Reply, Workspace};
 use serde_json::{Map, Value};
 
 use crate::{Limit, Notice, Spill, Words};
@@ -14,8 +14,17 @@ const MEDIA: usize = 20 << 20;
 /// Remarks: how many, and how long each.
 const NOTES: (usize, usize) = (40, 500);
 
+/// Where the whole of a cut reply is kept, and for whom it is named.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    /// The folder.
+    pub(crate) spill: &'a Spill,
+    /// The session's roots: a file beneath one is named as its model knows it.
+    pub(crate) workspace: &'a Workspace,
+}
+
 /// Bounds a reply. The whole text goes into a file first, where there is a place for it.
-pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spill>) {
+pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
     bound_media(reply);
     bound_notes(reply);
     let limit = Limit { bytes: limit.bytes.min(HARD), lines: limit.lines };
@@ -31,7 +40,7 @@ pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, spill: Optio
     }
 }
 
-fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spill>) {
+fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
     let few = reply.text.len() <= limit.bytes && (reply.text.len() <= limit.lines || lines(&reply.text) <= limit.lines);
     if few && reply.cut.is_none() {
         return;
@@ -54,7 +63,7 @@ fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spi
     reply.cut = Some(cut);
 }
 
-fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spill>) {
+fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
     if reply.text.len() <= limit.bytes {
         return;
     }
@@ -77,12 +86,12 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<&Spi
 }
 
 /// The file with the whole text: the tool's own, or one that is written now.
-fn kept_in(reply: &mut Reply, spill: Option<&Spill>) -> Option<PathBuf> {
+fn kept_in(reply: &mut Reply, spill: Option<Kept<'_>>) -> Option<PathBuf> {
     if reply.spill.is_none()
-        && let Some(spill) = spill
+        && let Some(Kept { spill, workspace }) = spill
     {
         match spill.write(&reply.text) {
-            Ok(path) => reply.spill = Some(path.to_string_lossy().into_owned()),
+            Ok(path) => reply.spill = Some(workspace.shown(&path)),
             Err(error) => reply.notes.push(format!("the whole output could not be kept: {error}")),
         }
     }

@@ -1,11 +1,16 @@
 //! Makers of [`Host`](helve_contract::ports::Host): where files live and programs run.
 
+mod docker;
+mod e2b;
 mod local;
+mod parting;
 mod remote;
 mod sandbox;
 mod supervise;
 mod tasks;
 
+pub use docker::Docker;
+pub use e2b::E2b;
 pub use local::{Local, Spawn};
 pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
 pub use sandbox::{Limits, Net, Report, Sandbox, SandboxSettings, Trial, Wanted};

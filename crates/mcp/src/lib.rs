@@ -6,6 +6,7 @@
 
 mod answer;
 mod call;
+pub mod client;
 mod elicit;
 mod flight;
 mod lane;

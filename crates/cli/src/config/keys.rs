@@ -82,7 +82,7 @@ use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 /// Every setting, in the order in which it is shown.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
-    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer. Where a project chooses it, approval is `default` unless you set `approval.mode`."),
+    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer."),
     key("role", Text, "null", IfUnset, "The role or preset of the dialect that decides which of its tools there are."),
     key("workspace", Kind::Path, "\".\"", Inside, "The folder that tools work in. `tools.work_dir` is the same setting."),
     key("roots", Paths, "[]", Never, "Further folders: `DIR` may be read, `DIR:rw` may be changed too."),
@@ -96,7 +96,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("tools.shell.replace_defaults", Flag, "false", Never, "Whether `tools.shell.allow` replaces the built-in list instead of adding to it."),
     key("tools.shell.allow_operators", Flag, "true", TurnsOff, "Whether a command may use `&&`, pipes, redirections and substitutions."),
     key("tools.shell.command_timeout_secs", Number(1, 86_400), "60", May, "How long a command of the dialect `oxydra` may run."),
-    key("approval.mode", Choice(MODES), "null", Never, "What is asked before a call. Without it the dialect decides; `helve call` and `helve batch` ask nothing, because you called."),
+    key("approval.mode", Choice(MODES), "null", Never, "What is asked before a call. Without it nothing is asked: `helve call` is your own hand, and an MCP client asks its user itself. With `default`, a client that can ask its user is made to."),
     key("approval.allow", List, "[]", Never, "Calls that need no question, such as `Bash(npm test:*)` or `Edit(src/**)`."),
     key("approval.ask", List, "[]", Adds, "Calls that always need one."),
     key("approval.deny", List, "[]", Adds, "Calls that are refused in every mode."),

@@ -182,12 +182,6 @@ impl Settings {
         self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
     }
 
-    /// Whether the project's file has the last word on one of these.
-    pub(crate) fn is_from_project(&self, keys: &[&str]) -> bool {
-        let from = |key: &&str| self.values.get(*key).and_then(|it| it.from.last());
-        keys.iter().filter_map(from).any(|origin| matches!(origin, Origin::Project(_)))
-    }
-
     /// The name of the dialect: as set, or the one that a preset belongs to.
     pub(crate) fn dialect(&self) -> &str {
         match self.text("dialect") {

@@ -64,21 +64,6 @@ fn a_model_has_no_consent_of_its_own() {
 }
 
 #[test]
-fn a_project_that_chooses_the_dialect_does_not_choose_the_approval() {
-    let desk = Desk::new();
-    desk.put("work/helve.toml", "dialect = 'preset'\n");
-    desk.run(&["config", "trust"]);
-    let file = desk.path("work/new.txt");
-    let call = json!({ "name": "write", "arguments": { "path": "new.txt", "content": "x" } });
-    let [first, second] = hello();
-    let input = script(&[first, second, json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call })]);
-    let ran = desk.fed(&["mcp"], &input);
-    assert!(!file.exists(), "{}", ran.out);
-    let ran = desk.fed(&["mcp", "--dialect", "preset"], &input);
-    assert!(file.exists(), "{}", ran.out);
-}
-
-#[test]
 fn the_record_cannot_share_the_protocols_pipe() {
     let ran = Desk::new().fed(&["mcp", "--set", "events=stdout"], "");
     assert_eq!(ran.code, 2);

@@ -1,10 +1,36 @@
-//! The far end of a remote host, for tests: serves the local files over standard input and output.
+//! The far end of a connection, for tests: a host over standard input and output, or one command of a list.
 
-use std::{io, sync::Arc};
+use std::{env, fs, io, process::ExitCode, sync::Arc};
 
-use helve_hosts::{Local, serve};
+use helve_hosts::{Allowed, Local, Sandbox, SandboxSettings, Wanted, host_exec, run_forced, serve};
 
-fn main() -> io::Result<()> {
+fn main() -> io::Result<ExitCode> {
+    helve_hosts::inner_stage();
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["exec", list] => exec(list),
+        _ => serve_here(),
+    }
+}
+
+fn serve_here() -> io::Result<ExitCode> {
+    let settings = SandboxSettings { wanted: Wanted::NoneAccepted, ..SandboxSettings::default() };
+    let sandbox = Sandbox::new(settings).map_err(io::Error::other)?;
+    let host = Arc::new(Local::with(Arc::new(sandbox)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(Arc::new(Local::new()), tokio::io::stdin(), tokio::io::stdout()))
+    runtime.block_on(serve(host, tokio::io::stdin(), tokio::io::stdout()))?;
+    // A thread that waits for input nobody sends does not hold up the end.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn exec(list: &str) -> io::Result<ExitCode> {
+    let allowed = Allowed::new(fs::read_to_string(list)?.lines()).map_err(io::Error::other)?;
+    match host_exec(env::var("SSH_ORIGINAL_COMMAND").ok().as_deref(), &allowed) {
+        Ok(argv) => Ok(ExitCode::from(run_forced(&argv)? as u8)),
+        Err(error) => {
+            eprintln!("{error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }

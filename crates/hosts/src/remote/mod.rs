@@ -18,7 +18,7 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, Result, SafePath, Workspace,
+    Error, FileFault, Result, SafePath, Workspace,
     ports::{
         Change, Chunk, Command, Exit, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Noticed, Process,
         Signal, Span, Stat, Written,
@@ -29,7 +29,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use self::wire::{Answer, Ask, Deed, OneChange, Place, Tell};
+use self::wire::{Answer, Ask, Deed, OneChange, Order, Place, Tell};
 pub use self::{
     route::{Allowed, Routed, host_exec, run_forced},
     serve::serve,
@@ -41,24 +41,24 @@ const GREETING: Duration = Duration::from_secs(30);
 
 /// A host at the other end of a pipe.
 pub struct Remote {
-    name: String,
     level: Level,
     link: Arc<Link>,
 }
 
 /// The near end of the pipe. Closing it ends the far end.
 struct Link {
-    out: mpsc::UnboundedSender<Ask>,
+    name: String,
+    out: mpsc::UnboundedSender<Vec<u8>>,
     next: AtomicU64,
     waiting: Mutex<Waiting>,
+    /// What carries the pipe, and goes with it.
+    _carrier: Box<dyn Send + Sync>,
 }
 
 #[derive(Default)]
 struct Waiting {
     answers: HashMap<u64, oneshot::Sender<Result<Answer>>>,
-    programs: HashMap<u64, mpsc::UnboundedSender<Noticed>>,
-    /// What was told of a program before anybody listened to it.
-    early: HashMap<u64, Vec<Noticed>>,
+    programs: HashMap<u64, mpsc::Sender<Noticed>>,
     closed: bool,
 }
 
@@ -67,8 +67,19 @@ impl Remote {
     pub async fn connect(
         name: impl Into<String>,
         workspace: &Workspace,
+        from: impl AsyncRead + Unpin + Send + 'static,
+        to: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self> {
+        Self::carried(name, workspace, from, to, ()).await
+    }
+
+    /// The same, over a pipe that lasts as long as `carrier` does: it is dropped after the last use of the host.
+    pub(crate) async fn carried(
+        name: impl Into<String>,
+        workspace: &Workspace,
         mut from: impl AsyncRead + Unpin + Send + 'static,
         mut to: impl AsyncWrite + Unpin + Send + 'static,
+        carrier: impl Send + Sync + 'static,
     ) -> Result<Self> {
         let name = name.into();
         let hello = Ask::Hello { version: wire::VERSION, place: Place::of(workspace) };
@@ -88,33 +99,21 @@ impl Remote {
             Ok(Err(error)) => return Err(Error::failed(format!("{name} cannot be reached: {error}"))),
             Err(_) => return Err(Error::failed(format!("{name} did not greet within {} s", GREETING.as_secs()))),
         };
-        let (out, queue) = mpsc::unbounded_channel();
-        let link = Arc::new(Link { out, next: AtomicU64::new(1), waiting: Mutex::default() });
-        tokio::spawn(write(queue, to));
+        let (out, mut queue) = mpsc::unbounded_channel();
+        let link = Link { name, out, next: AtomicU64::new(1), waiting: Mutex::default(), _carrier: Box::new(carrier) };
+        let link = Arc::new(link);
+        tokio::spawn(wire::pass_on(async move || queue.recv().await, to));
         tokio::spawn(read(Arc::downgrade(&link), from));
-        Ok(Self { name, level, link })
+        Ok(Self { level, link })
     }
 
     async fn ask(&self, deed: Deed) -> Result<Answer> {
-        let id = self.link.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (answer, wait) = oneshot::channel();
-        {
-            let mut waiting = self.link.waiting();
-            if waiting.closed {
-                return Err(self.lost());
-            }
-            waiting.answers.insert(id, answer);
-        }
-        self.link.out.send(Ask::Do { id, deed }).map_err(|_| self.lost())?;
-        wait.await.map_err(|_| self.lost())?
-    }
-
-    fn lost(&self) -> Error {
-        Error::failed(format!("the connection to {} is lost; nothing more was done there", self.name))
+        let id = self.link.number();
+        self.link.ask(id, &Ask::Do { id, deed }).await
     }
 
     fn confused(&self) -> Error {
-        Error::failed(format!("{} answered something else than was asked", self.name))
+        Error::failed(format!("{} answered something else than was asked", self.link.name))
     }
 }
 
@@ -122,12 +121,53 @@ impl Link {
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Asks, and waits for the answer. When nobody waits any more, the far end is told.
+    async fn ask(&self, id: u64, ask: &Ask) -> Result<Answer> {
+        let frame = wire::frame(ask).map_err(|error| Error::failed(format!("this is {error}")))?;
+        let (answer, wait) = oneshot::channel();
+        {
+            let mut waiting = self.waiting();
+            if waiting.closed {
+                return Err(self.lost());
+            }
+            waiting.answers.insert(id, answer);
+        }
+        let mut asked = Asked { link: self, id, answered: false };
+        self.out.send(frame).map_err(|_| self.lost())?;
+        let answer = wait.await.map_err(|_| self.lost());
+        asked.answered = true;
+        answer?
+    }
+
+    /// Tells the far end something that has no answer. Where the pipe is lost there is nobody to tell.
+    fn tell(&self, ask: &Ask) {
+        if let Ok(frame) = wire::frame(ask) {
+            _ = self.out.send(frame);
+        }
+    }
+
+    fn lost(&self) -> Error {
+        Error::failed(format!("the connection to {} is lost; nothing more was done there", self.name))
+    }
 }
 
-async fn write(mut queue: mpsc::UnboundedReceiver<Ask>, mut to: impl AsyncWrite + Unpin) {
-    while let Some(message) = queue.recv().await {
-        if wire::send(&mut to, &message).await.is_err() {
-            return;
+/// A question under way.
+struct Asked<'a> {
+    link: &'a Link,
+    id: u64,
+    answered: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.link.waiting().answers.remove(&self.id);
+            self.link.tell(&Ask::Forget { id: self.id });
         }
     }
 }
@@ -144,10 +184,12 @@ async fn read(link: std::sync::Weak<Link>, mut from: impl AsyncRead + Unpin) {
                     _ = wait.send(answer.map_err(Error::from));
                 }
             }
-            Ok(Some(Tell::Noticed { process, what })) => match waiting.programs.get(&process) {
-                Some(listener) => _ = listener.send(what),
-                None => waiting.early.entry(process).or_default().push(what),
-            },
+            Ok(Some(Tell::Noticed { process, what })) => {
+                // There is room for all that the far end may send; one that sends more is not listened to.
+                if waiting.programs.get(&process).is_some_and(|listener| listener.try_send(what).is_err()) {
+                    waiting.programs.remove(&process);
+                }
+            }
             Ok(Some(Tell::Ready { .. })) => {}
             Ok(None) | Err(_) => {
                 *waiting = Waiting { closed: true, ..Waiting::default() };
@@ -170,7 +212,7 @@ macro_rules! asked {
 #[async_trait]
 impl Host for Remote {
     fn name(&self) -> &str {
-        &self.name
+        &self.link.name
     }
 
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
@@ -178,7 +220,22 @@ impl Host for Remote {
     }
 
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        asked!(self, Deed::Read(path.into(), span), Answer::Chunk)
+        let part = |start: u64, len: u64| Deed::Read(path.into(), Span { start, len: len.min(wire::PART) });
+        let mut chunk: Chunk = asked!(self, part(span.start, span.len), Answer::Chunk)?;
+        // A file that does not fit into one message comes in several, all of the same state.
+        while (chunk.bytes.len() as u64) < span.len && span.start.saturating_add(chunk.bytes.len() as u64) < chunk.size
+        {
+            let had = chunk.bytes.len() as u64;
+            let more: Chunk = asked!(self, part(span.start + had, span.len - had), Answer::Chunk)?;
+            if more.stamp != chunk.stamp {
+                return Err(Error::file(path, FileFault::Changed));
+            }
+            if more.bytes.is_empty() {
+                break;
+            }
+            chunk.bytes.extend(more.bytes);
+        }
+        Ok(chunk)
     }
 
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
@@ -218,19 +275,20 @@ impl Host for Remote {
     }
 
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        let Answer::Process(id, level) = self.ask(Deed::Spawn(command.into())).await? else {
+        let (listener, told) = mpsc::channel(wire::WINDOW);
+        let id = self.link.number();
+        self.link.waiting().programs.insert(id, listener);
+        // Made before it is asked for: whoever gives up on the way ends it.
+        let mut program = Program { id, level: Level::None, told, link: self.link.clone(), end: None };
+        let Answer::Process(level) = self.link.ask(id, &Ask::Do { id, deed: Deed::Spawn(command.into()) }).await?
+        else {
             return Err(self.confused());
         };
-        let (listener, told) = mpsc::unbounded_channel();
-        let mut waiting = self.link.waiting();
-        for what in waiting.early.remove(&id).unwrap_or_default() {
-            _ = listener.send(what);
+        if self.link.waiting().closed {
+            return Err(self.link.lost());
         }
-        if !waiting.closed {
-            waiting.programs.insert(id, listener);
-        }
-        drop(waiting);
-        Ok(Box::new(Program { id, level, told, link: self.link.clone(), end: None }))
+        program.level = level;
+        Ok(Box::new(program))
     }
 
     fn level(&self) -> Level {
@@ -242,14 +300,15 @@ impl Host for Remote {
 struct Program {
     id: u64,
     level: Level,
-    told: mpsc::UnboundedReceiver<Noticed>,
+    told: mpsc::Receiver<Noticed>,
     link: Arc<Link>,
     end: Option<Exit>,
 }
 
 impl Program {
-    fn send(&self, ask: Ask) -> Result<()> {
-        self.link.out.send(ask).map_err(|_| Error::failed("the connection to the program's machine is lost"))
+    async fn order(&self, order: Order) -> Result<()> {
+        let id = self.link.number();
+        self.link.ask(id, &Ask::Order { id, process: self.id, order }).await.map(drop)
     }
 }
 
@@ -263,22 +322,23 @@ impl Process for Program {
             let denials = vec!["the connection to the program's machine was lost; the program was ended there".into()];
             Noticed::Exit(Exit { code: 255, signal: None, left_behind: false, denials })
         });
-        if let Noticed::Exit(exit) = &what {
-            self.end = Some(exit.clone());
+        match &what {
+            Noticed::Exit(exit) => self.end = Some(exit.clone()),
+            Noticed::Stdout(_) | Noticed::Stderr(_) => self.link.tell(&Ask::Took { process: self.id }),
         }
         what
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.send(Ask::Input { process: self.id, bytes: bytes.to_vec() })
+        self.order(Order::Input(bytes.to_vec())).await
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.send(Ask::Close { process: self.id })
+        self.order(Order::Close).await
     }
 
     async fn signal(&mut self, signal: Signal) -> Result<()> {
-        self.send(Ask::Signal { process: self.id, signal })
+        self.order(Order::Signal(signal)).await
     }
 
     fn level(&self) -> Level {
@@ -289,6 +349,6 @@ impl Process for Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.link.waiting().programs.remove(&self.id);
-        _ = self.link.out.send(Ask::Drop { process: self.id });
+        self.link.tell(&Ask::Drop { process: self.id });
     }
 }

@@ -5,17 +5,22 @@
 
 use std::{
     io,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::{
+        fs::DirBuilderExt,
+        process::{CommandExt, ExitStatusExt},
+    },
+    path::PathBuf,
     process::Stdio,
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result, SafePath,
     ports::{
-        Change, Chunk, Command, Exit, Expect, Find, Found, Grep, Host, Input, Item, Kind, Level, Matches, Noticed,
-        Process, Signal, Span, Stat, Written,
+        Change, Chunk, Command, Exit, Expect, Find, Found, GRACE, Grep, Host, Input, Item, Kind, Level, Matches,
+        Noticed, Process, Signal, Span, Stat, Written,
     },
 };
 use rustix::{
@@ -24,7 +29,7 @@ use rustix::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Ssh;
+use super::ssh::{Line, Ssh, missing};
 
 /// Which commands may run on the other machine.
 ///
@@ -95,7 +100,7 @@ fn words(script: &str) -> Option<Vec<String>> {
 
 /// One argument for a shell on the other side, so that it is that argument again.
 fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    format!("'{}'", word.replace('\'', r#"'"'"'"#))
 }
 
 /// What the far side does with a forced command: the words to run, or why not.
@@ -114,40 +119,131 @@ pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<Vec<String
 /// Runs the words on this side, in a process group of their own, with our input and output. Returns the exit code.
 ///
 /// When nobody reads our output any more (the connection was closed, the call ran out of time), the group is ended.
+/// What a command leaves running in its group is ended too: it would hold the connection open.
 pub fn run_forced(argv: &[String]) -> io::Result<i32> {
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
     let mut child = std::process::Command::new(program).args(arguments).process_group(0).spawn()?;
     let group = process::Pid::from_child(&child);
+    let ended = process::pidfd_open(group, process::PidfdFlags::empty())?;
     let out = io::stdout();
-    let mut left = false;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+        let mut watched = [PollFd::new(&ended, PollFlags::IN), PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut watched, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
-        let mut watched = [PollFd::new(&out, PollFlags::empty())];
-        let pause = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        poll(&mut watched, Some(&pause))?;
-        if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
-            let signal = if left { process::Signal::KILL } else { process::Signal::TERM };
-            _ = process::kill_process_group(group, signal);
-            left = true;
-            // Nothing is left to watch: the second round, after the usual grace, ends what did not listen.
-            std::thread::sleep(helve_contract::ports::GRACE);
+        if watched[0].revents().contains(PollFlags::IN) {
+            break;
+        }
+        if watched[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            _ = process::kill_process_group(group, process::Signal::TERM);
+            let grace = Timespec::try_from(GRACE).map_err(io::Error::other)?;
+            _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&grace));
+            break;
         }
     }
+    // The number of the group is taken as long as its leader has not been waited for.
+    _ = process::kill_process_group(group, process::Signal::KILL);
+    let status = child.wait()?;
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
 /// A host whose listed commands run on another machine. Files, and every other command, stay where they are.
+///
+/// The other machine has its own folders and its own environment: a routed command starts where its user's sessions
+/// start, without the variables of the call. All of them share one connection, which is made for the first.
 pub struct Routed {
     inner: Arc<dyn Host>,
     ssh: Ssh,
     allowed: Allowed,
+    line: tokio::sync::Mutex<Option<Shared>>,
 }
 
 impl Routed {
     /// Sends the commands of this list over `ssh`, the rest to `inner`.
     pub fn new(inner: Arc<dyn Host>, ssh: Ssh, allowed: Allowed) -> Self {
-        Self { inner, ssh, allowed }
+        Self { inner, ssh, allowed, line: tokio::sync::Mutex::default() }
+    }
+
+    /// The words of a command that goes to the other machine; `None` when it stays here.
+    fn route(&self, command: &Command) -> Result<Option<Vec<String>>> {
+        let Some(script) = &command.script else { return Ok(None) };
+        if let Some(argv) = self.allowed.argv(script) {
+            return Ok(Some(argv));
+        }
+        // It would run here instead, which nobody who lists a program for the other machine wants.
+        match script.split_ascii_whitespace().next().map(|first| first.trim_end_matches([';', '&', '|'])) {
+            Some(first) if words(script).is_none() && self.allowed.has(&[first.to_owned()]) => {
+                Err(Error::denied(format!(
+                    "`{first}` runs on another machine ({}), where there is no shell: send it alone, without operators, \
+                     redirections, expansions or globs, and quote special characters with '…'",
+                    self.ssh.host
+                )))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The socket of the connection, which is made now where there is none.
+    async fn socket(&self) -> Result<PathBuf> {
+        let mut line = self.line.lock().await;
+        if !line.as_mut().is_some_and(Shared::is_alive) {
+            *line = None;
+            *line = Some(Shared::open(&self.ssh).await?);
+        }
+        Ok(line.as_ref().map(Shared::socket).unwrap_or_default())
+    }
+}
+
+/// A connection that commands share.
+struct Shared {
+    child: tokio::process::Child,
+    folder: PathBuf,
+}
+
+impl Shared {
+    async fn open(ssh: &Ssh) -> Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
+        let folder = std::env::temp_dir().join(format!("helve-ssh-{:016x}", u64::from_ne_bytes(random)));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|error| Error::failed(format!("{}: {error}", folder.display())))?;
+        let socket = folder.join("line");
+        let child = ssh.command(Line::Held(&socket))?.stdin(Stdio::null()).spawn().map_err(missing)?;
+        let mut line = Self { child, folder };
+        let ready = async {
+            while line.is_alive() && !socket.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        _ = tokio::time::timeout(Duration::from_secs(20), ready).await;
+        if socket.exists() {
+            return Ok(line);
+        }
+        let mut said = String::new();
+        if let Some(words) = line.child.stderr.take() {
+            _ = line.child.start_kill();
+            _ = words.take(4096).read_to_string(&mut said).await;
+        }
+        Err(Error::failed(format!("{} cannot be reached; ssh said: {}", ssh.host, said.trim())))
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("line")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        _ = self.child.start_kill();
+        _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -181,11 +277,12 @@ impl Host for Routed {
         self.inner.grep(path, grep).await
     }
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        let argv = command.script.as_deref().and_then(|script| self.allowed.argv(script));
-        match argv {
-            Some(argv) => Sent::start(&self.ssh, &argv, &command.input).map(|sent| Box::new(sent) as Box<dyn Process>),
-            None => self.inner.spawn(command).await,
+        let Some(argv) = self.route(command)? else { return self.inner.spawn(command).await };
+        if command.terminal.is_some() {
+            return Err(Error::denied(format!("`{}` runs on another machine, where it gets no terminal", argv[0])));
         }
+        let socket = self.socket().await?;
+        Ok(Box::new(Sent::start(self.ssh.command(Line::Shared(&socket))?, &argv, &command.input)?))
     }
     fn level(&self) -> Level {
         self.inner.level()
@@ -200,21 +297,14 @@ struct Sent {
     stdin: Option<tokio::process::ChildStdin>,
     stdout: Option<tokio::process::ChildStdout>,
     stderr: Option<tokio::process::ChildStderr>,
+    sent: Option<Signal>,
     end: Option<Exit>,
 }
 
 impl Sent {
-    fn start(ssh: &Ssh, argv: &[String], input: &Input) -> Result<Self> {
+    fn start(mut ssh: tokio::process::Command, argv: &[String], input: &Input) -> Result<Self> {
         let line: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
-        let mut child = tokio::process::Command::new("ssh")
-            .args(ssh.arguments()?)
-            .arg(line.join(" "))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| Error::failed(format!("the program `ssh` cannot be started ({error}); install it")))?;
+        let mut child = ssh.arg(line.join(" ")).spawn().map_err(missing)?;
         let mut stdin = child.stdin.take();
         match input {
             Input::Closed => stdin = None,
@@ -225,7 +315,7 @@ impl Sent {
                 }
             }
         }
-        Ok(Self { stdin, stdout: child.stdout.take(), stderr: child.stderr.take(), child, end: None })
+        Ok(Self { stdin, stdout: child.stdout.take(), stderr: child.stderr.take(), child, sent: None, end: None })
     }
 }
 
@@ -258,8 +348,9 @@ impl Process for Sent {
             }
         }
         let status = self.child.wait().await.ok();
-        let code = status.and_then(|it| it.code()).unwrap_or(255);
-        let exit = Exit { code, signal: None, left_behind: false, denials: Vec::new() };
+        let signal = self.sent.map(|it| if it == Signal::Kill { libc::SIGKILL } else { libc::SIGTERM });
+        let code = status.and_then(|it| it.code()).unwrap_or(signal.map_or(255, |it| 128 + it));
+        let exit = Exit { code, signal, left_behind: false, denials: Vec::new() };
         self.end = Some(exit.clone());
         Noticed::Exit(exit)
     }
@@ -278,6 +369,7 @@ impl Process for Sent {
         match signal {
             Signal::Terminate | Signal::Kill | Signal::Interrupt | Signal::HangUp | Signal::Quit => {
                 self.stdin = None;
+                self.sent = Some(signal);
                 self.child.start_kill().map_err(|error| Error::failed(error.to_string()))
             }
             other => Err(Error::failed(format!("{} cannot be sent to a command on another machine", other.name()))),
@@ -326,6 +418,7 @@ mod tests {
             host_exec(text, &allowed).map_or_else(|error| error.to_string(), |argv| argv.join(" "))
         };
         assert_eq!(told(Some("'uptime' '-p'")), "uptime -p");
+        assert_eq!(told(Some(&format!("uptime {}", quoted("it's; `$x`")))), "uptime it's; `$x`");
         assert_eq!(told(Some("'rm' 'x'")), "denied: `rm x` is not in this machine's list of allowed commands");
         assert_eq!(told(Some("uptime; rm x")), "denied: the command needs a shell, and there is none here");
         assert_eq!(told(None), "denied: no command was sent; there is no shell here");

@@ -1,9 +1,13 @@
 //! The far end over `ssh`: one connection that everything goes through.
 
-use std::{path::PathBuf, process::Stdio};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use helve_contract::{Error, Result, Workspace};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::Remote;
 
@@ -27,41 +31,47 @@ pub struct Ssh {
 impl Ssh {
     /// Connects, and starts the far end.
     pub async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
-        let mut command = Command::new("ssh");
-        command
-            .args(self.arguments()?)
+        let mut child = self
+            .command(Line::Own)?
             .arg(format!("{} host-serve", self.program.as_deref().unwrap_or("helve")))
-            .env_remove("SSH_ASKPASS")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command
             .spawn()
-            .map_err(|error| Error::failed(format!("the program `ssh` cannot be started ({error}); install it")))?;
+            .map_err(missing)?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("ssh was started without its pipes"));
         };
         let name = format!("ssh {}", self.host);
         match Remote::connect(name, workspace, from, to).await {
             Ok(remote) => {
-                tokio::spawn(async move { child.wait().await });
+                // What the far end remarks is for nobody here, but it must not wait for ever to be read.
+                let remarks = child.stderr.take();
+                tokio::spawn(async move {
+                    if let Some(mut remarks) = remarks {
+                        _ = tokio::io::copy(&mut remarks, &mut tokio::io::sink()).await;
+                    }
+                    child.wait().await
+                });
                 Ok(remote)
             }
-            Err(error) => {
-                _ = child.start_kill();
-                let said =
-                    child.wait_with_output().await.map(|out| String::from_utf8_lossy(&out.stderr).trim().to_owned());
-                match said {
-                    Ok(said) if !said.is_empty() => Err(Error::failed(format!("{error}; ssh said: {said}"))),
-                    _ => Err(error),
-                }
-            }
+            Err(error) => Err(with_words(error, child).await),
         }
     }
 
+    /// The program `ssh`, ready for a remote command; it ends when this process does.
+    pub(super) fn command(&self, line: Line<'_>) -> Result<Command> {
+        let mut command = Command::new("ssh");
+        command
+            .args(self.arguments(line)?)
+            .env_remove("SSH_ASKPASS")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        end_with_parent(&mut command);
+        Ok(command)
+    }
+
     /// The arguments up to the remote command. Nothing is asked on a terminal, and an unknown host is refused.
-    pub(super) fn arguments(&self) -> Result<Vec<String>> {
+    fn arguments(&self, line: Line<'_>) -> Result<Vec<String>> {
         let plain = |text: &str| {
             !text.is_empty()
                 && !text.starts_with('-')
@@ -78,8 +88,16 @@ impl Ssh {
         {
             option(text.to_owned());
         }
+        match line {
+            Line::Own => option("ControlPath=none".to_owned()),
+            Line::Shared(socket) => option(format!("ControlPath={}", literal(socket))),
+            Line::Held(socket) => {
+                option(format!("ControlPath={}", literal(socket)));
+                option("ControlMaster=yes".to_owned());
+            }
+        }
         if let Some(file) = &self.known_hosts {
-            option(format!("UserKnownHostsFile={}", file.display()));
+            option(format!("UserKnownHostsFile={}", literal(file)));
         }
         if let Some(key) = &self.key {
             option("IdentitiesOnly=yes".to_owned());
@@ -91,9 +109,51 @@ impl Ssh {
         if let Some(user) = &self.user {
             arguments.extend(["-l".to_owned(), user.clone()]);
         }
+        if matches!(line, Line::Held(_)) {
+            arguments.push("-N".to_owned());
+        }
         arguments.extend(["-T".to_owned(), "--".to_owned(), self.host.clone()]);
         Ok(arguments)
     }
+}
+
+/// Which connection a run of `ssh` uses.
+#[derive(Clone, Copy)]
+pub(super) enum Line<'a> {
+    /// One of its own.
+    Own,
+    /// The one behind this socket.
+    Shared(&'a Path),
+    /// Its own, for others to share through this socket. It runs no command.
+    Held(&'a Path),
+}
+
+/// A path in a setting of `ssh`, where a space ends a word and `%` begins a name.
+fn literal(path: &Path) -> String {
+    format!("\"{}\"", path.display().to_string().replace('%', "%%"))
+}
+
+/// Why `ssh` did not start.
+pub(super) fn missing(error: io::Error) -> Error {
+    Error::failed(format!("the program `ssh` cannot be started ({error}); install it"))
+}
+
+/// An error with what `ssh` itself said about it.
+pub(super) async fn with_words(error: Error, mut child: Child) -> Error {
+    _ = child.start_kill();
+    let said = child.wait_with_output().await.map(|out| String::from_utf8_lossy(&out.stderr).trim().to_owned());
+    match said {
+        Ok(said) if !said.is_empty() => Error::failed(format!("{error}; ssh said: {said}")),
+        _ => error,
+    }
+}
+
+/// The kernel ends the program when this process is gone, however it went.
+#[allow(unsafe_code, reason = "what a child does between fork and exec has no safe form")]
+fn end_with_parent(command: &mut Command) {
+    let end = || Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?);
+    // SAFETY: one system call without memory of its own, which is allowed between fork and exec.
+    unsafe { command.pre_exec(end) };
 }
 
 #[cfg(test)]
@@ -104,10 +164,10 @@ mod tests {
     fn a_host_name_is_never_an_option() {
         for host in ["-oProxyCommand=touch x", "a b", "", "a;b", "$(x)"] {
             let ssh = Ssh { host: host.into(), ..Ssh::default() };
-            assert!(ssh.arguments().is_err(), "{host}");
+            assert!(ssh.arguments(Line::Own).is_err(), "{host}");
         }
         let ssh = Ssh { host: "build-1".into(), user: Some("ci".into()), port: Some(2222), ..Ssh::default() };
-        let line = ssh.arguments().unwrap().join(" ");
+        let line = ssh.arguments(Line::Own).unwrap().join(" ");
         assert!(line.ends_with("-p 2222 -l ci -T -- build-1"), "{line}");
         assert!(line.contains("StrictHostKeyChecking=yes"), "{line}");
     }

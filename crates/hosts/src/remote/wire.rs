@@ -16,25 +16,40 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Goes up with every change to a message.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The longest frame: a chunk of a file and a little more.
 const LONGEST: u32 = 80 << 20;
+/// The largest part of a file that is asked for at once.
+pub(super) const PART: u64 = 32 << 20;
+/// How many pieces of a program's output may be under way before somebody takes one.
+pub(super) const WINDOW: usize = 32;
 
 /// From the near end to the far one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// First of all: who asks, and where it may go.
     Hello { version: u32, place: Place },
-    /// Do this.
+    /// Do this. A program that it starts goes by the same number.
     Do { id: u64, deed: Deed },
-    /// A running program's input.
-    Input { process: u64, bytes: Vec<u8> },
-    /// The end of its input.
-    Close { process: u64 },
-    /// A signal for it.
-    Signal { process: u64, signal: Signal },
-    /// Nobody waits for it any more.
+    /// Nobody waits for this any more.
+    Forget { id: u64 },
+    /// Do this to a program.
+    Order { id: u64, process: u64, order: Order },
+    /// A piece of a program's output was taken; the next one may come.
+    Took { process: u64 },
+    /// Nobody wants a program any more: end it.
     Drop { process: u64 },
+}
+
+/// What is done to a running program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Some input.
+    Input(Vec<u8>),
+    /// The end of its input.
+    Close,
+    /// A signal for it.
+    Signal(Signal),
 }
 
 /// From the far end to the near one.
@@ -165,7 +180,7 @@ pub(super) enum Answer {
     Items(Vec<Item>),
     Found(Found),
     Matches(Matches),
-    Process(u64, Level),
+    Process(Level),
 }
 
 /// An error on its way.
@@ -202,14 +217,29 @@ impl From<Fault> for Error {
     }
 }
 
-/// Writes one frame.
+/// A message as it goes over the pipe; an error when it is too long for that.
+pub(super) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
+    let length = u32::try_from(frame.len() - 4).ok().filter(|it| *it <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("too long to be sent to another machine at once"))?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
+
+/// Writes one message.
 pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
-    let body = postcard::to_allocvec(message).map_err(io::Error::other)?;
-    let length = u32::try_from(body.len()).ok().filter(|it| *it <= LONGEST);
-    let length = length.ok_or_else(|| io::Error::other("the message is too long to be sent"))?;
-    out.write_all(&length.to_le_bytes()).await?;
-    out.write_all(&body).await?;
+    out.write_all(&frame(message)?).await?;
     out.flush().await
+}
+
+/// Writes frames until nobody sends any more or nobody takes them, then says that this was all.
+pub(super) async fn pass_on(mut next: impl AsyncFnMut() -> Option<Vec<u8>>, mut out: impl AsyncWrite + Unpin) {
+    while let Some(frame) = next().await {
+        if out.write_all(&frame).await.is_err() || out.flush().await.is_err() {
+            return;
+        }
+    }
+    _ = out.shutdown().await;
 }
 
 /// Reads one frame; `None` at the end.

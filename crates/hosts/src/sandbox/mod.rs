@@ -3,6 +3,7 @@
 mod bwrap;
 mod denials;
 mod environment;
+mod identity;
 mod protect;
 mod report;
 mod settings;

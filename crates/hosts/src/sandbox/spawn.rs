@@ -103,6 +103,7 @@ impl Inner {
             tree: setting.tree(),
             walls: setting.walls(),
             limits: self.settings.limits.clone(),
+            home_file: setting.home_file(),
         };
         Ok(Launch {
             program,
@@ -256,6 +257,18 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// Git's file in a home that is new inside. A home that is really the user's is left as it is.
+    fn home_file(&self) -> Option<(PathBuf, String)> {
+        let home = match self.level {
+            Level::None | Level::External => return None,
+            Level::Rules => self.temporary(),
+            Level::Nested | Level::Full => self.found.view.home.clone(),
+        };
+        let real = self.roots.iter().any(|(dir, _)| home.starts_with(dir));
+        let text = self.found.view.git_config.clone()?;
+        (!real).then(|| (home.join(".gitconfig"), text))
+    }
+
     fn environment(&self, command: &Command) -> Vec<(String, String)> {
         let view = &self.found.view;
         let temporary = self.temporary();
@@ -284,7 +297,7 @@ impl Found {
                 level: None,
                 trials: Vec::new(),
                 bwrap: bwrap.as_ref().ok().map(|path| path.display().to_string()),
-                groups: Cgroup::new(&settings.limits).is_some(),
+                groups: supervise::can_limit(),
                 notes: notes(settings),
             },
             view: View::look(settings),
@@ -357,6 +370,7 @@ impl Found {
                 tree: setting.tree(),
                 walls: setting.walls(),
                 limits: settings.limits.clone(),
+                home_file: None,
             },
             input: Input::Closed,
             terminal: None,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{environment::SYSTEM_PATH, settings::SandboxSettings};
+use super::{environment::SYSTEM_PATH, identity, settings::SandboxSettings};
 use crate::supervise::Grant;
 
 /// Folders of the system that are read by everything.
@@ -13,7 +13,7 @@ pub(super) const SYSTEM: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu"];
 
 /// Beneath `/etc`, and only of interest where the engine is root: others cannot read them anyway.
-const SYSTEM_SECRETS: [&str; 20] = [
+const SYSTEM_SECRETS: [&str; 18] = [
     "shadow",
     "shadow-",
     "gshadow",
@@ -32,8 +32,6 @@ const SYSTEM_SECRETS: [&str; 20] = [
     "kubernetes",
     "rancher",
     "docker",
-    "security/opasswd",
-    "machine-id",
 ];
 
 /// Beneath the user's home, for the case that the home itself is a root.
@@ -106,6 +104,8 @@ pub(super) struct View {
     pub(super) tools: Vec<PathBuf>,
     /// Secrets of the system that must be hidden.
     pub(super) hidden: Vec<PathBuf>,
+    /// What git is told of the user.
+    pub(super) git_config: Option<String>,
 }
 
 impl View {
@@ -131,7 +131,8 @@ impl View {
         } else {
             Vec::new()
         };
-        Self { home, path, tools, hidden }
+        let git_config = identity::git_config(&home);
+        Self { home, path, tools, hidden, git_config }
     }
 
     /// Secrets that lie inside a root because the root holds the user's home.

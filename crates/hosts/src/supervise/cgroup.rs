@@ -10,14 +10,75 @@ use std::{
 
 use super::plan::Limits;
 
+/// The group that all commands of this engine with one limit are born into.
+///
+/// Moving a process into a group makes every processor wait for the others, which takes longer than starting it. So the
+/// thread that starts commands goes there once, and its children need not. Only groups of version 1 take single threads.
+pub(super) struct Nursery {
+    limit: u64,
+    dir: PathBuf,
+}
+
+impl Nursery {
+    /// How many commands may reach their limit at once.
+    const CROWD: u64 = 4;
+
+    /// Brings the calling thread into the group for a limit, if it is not there already.
+    pub(super) fn enter(now: &mut Option<Self>, limit: u64) {
+        if now.as_ref().is_some_and(|nursery| nursery.limit == limit) {
+            return;
+        }
+        let Some(next) = Self::make(limit) else { return };
+        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+        if fs::write(next.dir.join("tasks"), thread).is_ok() {
+            // The one before goes when its last command has ended; until then it cannot.
+            *now = Some(next);
+        }
+    }
+
+    fn make(limit: u64) -> Option<Self> {
+        let parent = separate("pids")?;
+        sweep(&parent);
+        let dir = parent.join(format!("helve-{}-{limit}", std::process::id()));
+        fs::create_dir(&dir).or_else(|error| if dir.is_dir() { Ok(()) } else { Err(error) }).ok()?;
+        let nursery = Self { limit, dir };
+        fs::write(nursery.dir.join("pids.max"), limit.saturating_mul(Self::CROWD).to_string()).ok()?;
+        Some(nursery)
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Whether commands can be held to a number of processes here.
+pub(crate) fn can_limit() -> bool {
+    separate("pids").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
+}
+
+/// Removes groups of engines that are gone.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let engine = name.to_str().and_then(|name| name.strip_prefix("helve-")?.split_once('-')).map(|(pid, _)| pid);
+        if engine.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // Refused while anything is in it.
+            _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// A group for one command, in as many hierarchies as its limits need. Removed when dropped.
 pub(crate) struct Cgroup {
     dirs: Vec<PathBuf>,
 }
 
 impl Cgroup {
-    /// A new group with these limits; `None` where groups cannot be made, or would limit nothing.
+    /// A new group with these limits; `None` where no limit needs one, or none can be made.
     pub(crate) fn new(limits: &Limits) -> Option<Self> {
+        limits.memory?;
         let mut name = [0; 8];
         getrandom::fill(&mut name).ok()?;
         let name = format!("helve-{:016x}", u64::from_ne_bytes(name));

@@ -34,6 +34,7 @@ use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
 
 use super::{
     Cgroup,
+    cgroup::Nursery,
     plan::{FAILED, HELLO, MARKER, Plan, STARTED, Stdin},
     process::Running,
     terminal,
@@ -94,6 +95,7 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
     keep.extend(launch.cgroup.clone().map(|group| Box::new(group) as Box<dyn Any + Send>));
     let job = Job {
         command,
+        processes: (launch.level >= Level::Rules).then_some(launch.plan.limits.processes),
         keep,
         started: Box::new(move |answer| _ = started.send(answer)),
         gone: Box::new(move || _ = gone.send(())),
@@ -140,6 +142,7 @@ pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
     let (started, pid) = mpsc::sync_channel(1);
     let job = Job {
         command,
+        processes: None,
         keep: Vec::new(),
         started: Box::new(move |answer| _ = started.send(answer)),
         gone: Box::new(|| {}),
@@ -248,6 +251,8 @@ fn cannot_start(error: io::Error) -> Error {
 /// A stage to start, and whom to tell.
 struct Job {
     command: Command,
+    /// How many processes it may have, where it is to be held to that.
+    processes: Option<u64>,
     keep: Keep,
     started: Box<dyn FnOnce(io::Result<Arc<OwnedFd>>) + Send>,
     gone: Box<dyn FnOnce() + Send>,
@@ -289,6 +294,7 @@ impl Warden {
 
     fn watch(inbox: &mpsc::Receiver<Job>, ear: &OwnedFd) {
         let mut wards: Vec<Ward> = Vec::new();
+        let mut nursery = None;
         loop {
             let mut files = vec![PollFd::new(ear, PollFlags::IN)];
             files.extend(wards.iter().map(|ward| PollFd::new(&*ward.handle, PollFlags::IN)));
@@ -305,6 +311,9 @@ impl Warden {
             }
             _ = rustix::io::read(ear, &mut [0_u8; 8]);
             while let Ok(job) = inbox.try_recv() {
+                if let Some(limit) = job.processes {
+                    Nursery::enter(&mut nursery, limit);
+                }
                 wards.extend(Self::start(job));
             }
         }

@@ -16,7 +16,7 @@ mod sys;
 mod terminal;
 mod tree;
 
-pub(crate) use cgroup::Cgroup;
+pub(crate) use cgroup::{Cgroup, can_limit};
 pub use harden::harden;
 pub(crate) use launch::{Keep, Launch, launch, try_out};
 pub use plan::Limits;

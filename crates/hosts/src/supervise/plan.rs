@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) tree: Tree,
     pub(crate) walls: Option<Walls>,
     pub(crate) limits: Limits,
+    /// A file for the command's own home, made if there is none.
+    pub(crate) home_file: Option<(PathBuf, String)>,
 }
 
 /// Where the command's standard input comes from.

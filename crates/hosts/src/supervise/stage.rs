@@ -62,6 +62,12 @@ fn run() -> io::Result<i32> {
     if plan.tree == Tree::Walk {
         set_child_subreaper(Some(getpid()))?;
     }
+    if let Some((path, text)) = &plan.home_file
+        && let Ok(mut file) = File::create_new(path)
+    {
+        // A convenience: a command that misses it says so itself.
+        _ = file.write_all(text.as_bytes());
+    }
     let main = match start(&plan, sent)? {
         Ok(main) => main,
         Err(error) => return refuse(&mut control, &error),

@@ -138,8 +138,11 @@ fn tell(call: &Call, task: &Task) {
         inside.said = news.next;
         news
     };
-    if !news.merged.is_empty() {
-        call.say(&news.merged);
+    // What cannot be seen is shown in more bytes than it had.
+    let text = news.merged.as_str();
+    let newest = &text[text.ceil_char_boundary(text.len().saturating_sub(TELL_BYTES))..];
+    if !newest.is_empty() {
+        call.say(newest);
     }
 }
 

@@ -7,6 +7,7 @@ mod files;
 mod folder;
 mod kill;
 mod payloads;
+mod programs;
 mod race;
 mod remote;
 mod rg;

@@ -5,22 +5,31 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use helve_contract::{
-    Workspace,
+    Workspace, ports,
     ports::{Expect, Host, Span},
 };
-use helve_hosts::{Local, Remote, Ssh, serve};
+use helve_hosts::{Allowed, Local, Remote, Routed, Sandbox, Ssh, Wanted, serve};
 
-use crate::{folder::Folder, suite};
+use crate::{
+    folder::Folder,
+    programs::program_stories,
+    sandbox::{Place, finish, settings},
+    suite,
+};
 
 /// A far end in this process.
 async fn near(workspace: &Workspace) -> Remote {
     let (here, there) = tokio::io::duplex(1 << 16);
     let (from, to) = tokio::io::split(there);
-    tokio::spawn(async move { serve(Arc::new(Local::new()), from, to).await });
+    let sandbox = Sandbox::new(settings(Wanted::NoneAccepted)).unwrap();
+    tokio::spawn(async move { serve(Arc::new(Local::with(Arc::new(sandbox))), from, to).await });
     let (from, to) = tokio::io::split(here);
     Remote::connect("pipe", workspace, from, to).await.unwrap()
 }
@@ -49,6 +58,21 @@ macro_rules! all_stories {
 #[tokio::test]
 async fn the_stories_hold_over_a_pipe() {
     all_stories!(async |workspace: Workspace| near(&workspace).await);
+    program_stories!(async |workspace: Workspace| near(&workspace).await);
+}
+
+#[tokio::test]
+async fn a_file_larger_than_a_message_comes_whole() {
+    let ground = Folder::new();
+    let bytes: Vec<u8> = (0..=250).cycle().take(90 << 20).collect();
+    ground.put("large.bin", &bytes);
+    let host = near(&ground.workspace()).await;
+    let chunk = host.read(&ground.path("large.bin"), Span::first(u64::MAX)).await.unwrap();
+    assert!(chunk.bytes == bytes && chunk.size == bytes.len() as u64);
+    // A write of that size is refused in words, and the connection lives on.
+    let error = host.write(&ground.to_write("copy.bin"), &bytes, Expect::Anything).await.unwrap_err().to_string();
+    assert_eq!(error, "this is too long to be sent to another machine at once");
+    assert_eq!(host.stat(&ground.path("large.bin")).await.unwrap().size, bytes.len() as u64);
 }
 
 #[tokio::test]
@@ -90,7 +114,9 @@ impl Server {
             println!("no sshd on this machine; the stories were not told over ssh");
             return None;
         };
-        let folder = std::env::temp_dir().join(format!("helve-sshd-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("helve-sshd-{}-{count}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         for name in ["host", "user"] {
             let made = Command::new("ssh-keygen")
@@ -136,6 +162,15 @@ impl Server {
         panic!("sshd did not come up: {}", fs::read_to_string(self.folder.join("log")).unwrap_or_default());
     }
 
+    /// From now on the key can do nothing but run a command of this list.
+    fn force(&self, list: &str) {
+        fs::write(self.folder.join("list"), list).unwrap();
+        let key = fs::read_to_string(self.folder.join("user.pub")).unwrap();
+        let far = env!("CARGO_BIN_EXE_helve-far");
+        let line = format!("restrict,command=\"{far} exec {}/list\" {key}", self.folder.display());
+        fs::write(self.folder.join("authorized"), line).unwrap();
+    }
+
     fn way(&self) -> Ssh {
         Ssh {
             host: "127.0.0.1".into(),
@@ -161,9 +196,112 @@ async fn the_stories_hold_over_ssh() {
     let Some(server) = Server::start() else { return };
     let way = server.way();
     all_stories!(async |workspace: Workspace| way.connect(&workspace).await.unwrap());
+    program_stories!(async |workspace: Workspace| way.connect(&workspace).await.unwrap());
 
     // A host whose key is not known is refused, and ssh's own words say why.
     fs::write(server.folder.join("known"), "").unwrap();
     let Err(error) = way.connect(&Folder::new().workspace()).await else { panic!("an unknown host was trusted") };
     assert!(error.to_string().contains("Host key verification failed"), "{error}");
+}
+
+/// A host whose commands `near_list` run over the server, and a place for it.
+fn routed(server: &Server, near_list: &[&str]) -> (Routed, Place) {
+    let sandbox = Sandbox::new(settings(Wanted::NoneAccepted)).unwrap();
+    let inner = Arc::new(Local::with(Arc::new(sandbox)));
+    (Routed::new(inner, server.way(), Allowed::new(near_list.iter().copied()).unwrap()), Place::new())
+}
+
+#[tokio::test]
+async fn a_listed_command_runs_on_the_other_machine() {
+    let Some(server) = Server::start() else { return };
+    server.force("printenv\nprintf\ncat\n");
+    let (host, place) = routed(&server, &["printenv", "printf", "cat", "id"]);
+    let run = async |script: &str| finish(host.spawn(&place.script(script)).await.unwrap()).await;
+
+    // Over there, and by the forced command: the original one is in its environment.
+    let ran = run("printenv SSH_ORIGINAL_COMMAND").await;
+    assert_eq!((ran.out.as_str(), ran.exit.code), ("'printenv' 'SSH_ORIGINAL_COMMAND'\n", 0), "{}", ran.err);
+    // Every word arrives as it was meant.
+    let ran = run(r#"printf '<%s>' 'it is; $(not) `a` shell' "it's" '' a=b"#).await;
+    assert_eq!(ran.out, "<it is; $(not) `a` shell><it's><><a=b>");
+    // What is not listed stays here.
+    let ran = run("echo $((6 * 7)); echo ${SSH_ORIGINAL_COMMAND-here}").await;
+    assert_eq!(ran.out, "42\nhere\n");
+    // The far side has the last word.
+    let ran = run("id").await;
+    assert_eq!((ran.exit.code, ran.out.as_str()), (1, ""));
+    assert_eq!(ran.err, "denied: `id` is not in this machine's list of allowed commands\n");
+    // Input and exit codes pass.
+    let with_input = ports::Command { input: ports::Input::Bytes(b"typed".to_vec()), ..place.script("cat") };
+    let ran = finish(host.spawn(&with_input).await.unwrap()).await;
+    assert_eq!((ran.out.as_str(), ran.exit.code), ("typed", 0));
+    assert_eq!(run("cat /no/such/file").await.exit.code, 1);
+}
+
+#[tokio::test]
+async fn operators_do_not_reach_the_other_machine() {
+    let Some(server) = Server::start() else { return };
+    server.force("printenv\n");
+    let (host, place) = routed(&server, &["printenv"]);
+    for script in ["printenv; id", "printenv && id", "printenv | sh", "printenv > x", "printenv $(id)", "printenv *"] {
+        let Err(error) = host.spawn(&place.script(script)).await else { panic!("{script} was sent") };
+        let error = error.to_string();
+        assert!(
+            error.starts_with("`printenv` runs on another machine (127.0.0.1), where there is no shell"),
+            "{error}"
+        );
+    }
+    // Whoever comes with the key and without us meets the same wall.
+    let direct = |command: &str| {
+        let place = server.folder.display();
+        let mut ssh = Command::new("ssh");
+        ssh.args(["-o", &format!("UserKnownHostsFile={place}/known"), "-o", "BatchMode=yes", "-p"]);
+        ssh.args([&server.port.to_string(), "-i", &format!("{place}/user"), "127.0.0.1"]);
+        let output = ssh.arg(command).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    };
+    assert_eq!(
+        direct("printenv; id"),
+        (Some(1), "denied: the command needs a shell, and there is none here".to_owned())
+    );
+    assert_eq!(direct("id").0, Some(1));
+}
+
+#[tokio::test]
+async fn a_command_that_is_given_up_ends_on_the_other_machine() {
+    let Some(server) = Server::start() else { return };
+    let program = server.folder.join("beat");
+    let beat = server.folder.join("beats");
+    // Its child does not listen to SIGTERM; the group is killed after the grace.
+    let text = format!(
+        "#!/bin/sh\n(trap '' TERM; while :; do echo x >> {0}; sleep 0.05; done) &\n\
+         while ! test -s {0}; do sleep 0.01; done; echo up; sleep 1000\n",
+        beat.display()
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    server.force(&format!("{}\n", program.display()));
+    let (host, place) = routed(&server, &[program.to_str().unwrap()]);
+    for by_signal in [true, false] {
+        let mut process = host.spawn(&place.script(program.to_str().unwrap())).await.unwrap();
+        assert_eq!(process.next().await, ports::Noticed::Stdout(b"up\n".to_vec()));
+        if by_signal {
+            process.signal(ports::Signal::Terminate).await.unwrap();
+            assert_eq!(finish(process).await.exit.code, 143);
+        } else {
+            drop(process);
+        }
+        let size = || fs::metadata(&beat).unwrap().len();
+        let mut quiet = 0;
+        for _ in 0..100 {
+            let before = size();
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            quiet = if size() == before { quiet + 1 } else { 0 };
+            if quiet == 3 {
+                break;
+            }
+        }
+        assert_eq!(quiet, 3, "it still runs over there");
+        fs::remove_file(&beat).unwrap();
+    }
 }

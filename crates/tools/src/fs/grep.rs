@@ -213,15 +213,20 @@ impl GrepOut {
         let mut rows: Vec<String> = Vec::new();
         for file in &self.matches.files {
             let name = self.shown(&file.path);
-            if let Some(at) = file.binary {
-                let told = format!("binary file matches (found \"\\0\" byte around offset {at})");
-                rows.push(if named { format!("{name}: {told}") } else { told });
-                continue;
-            }
             if apart && !rows.is_empty() && !file.hits.is_empty() {
                 rows.push("--".to_owned());
             }
             rows.extend(file.hits.iter().map(|hit| row(named.then_some(name.as_str()), numbers, hit)));
+            if let Some(at) = file.binary {
+                // Lines before the first NUL were shown; without any, all that is known is that it matches.
+                let what = if file.hits.is_empty() {
+                    "binary file matches"
+                } else {
+                    "WARNING: stopped searching binary file after match"
+                };
+                let told = format!("{what} (found \"\\0\" byte around offset {at})");
+                rows.push(if named { format!("{name}: {told}") } else { told });
+            }
         }
         rows
     }

@@ -1,0 +1,112 @@
+//! A workspace and a dialect's engine over it: our side of every comparison in process.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result, bail};
+use helve_contract::{
+    Call, PathRules, Ports, Reply, Root, Session, Workspace,
+    ports::{Host, NoDocuments, NoTasks, Tasks},
+};
+use helve_dialects::by_name;
+use helve_engine::{Builder, Engine, Gate, Mode, protected};
+use helve_hosts::Local;
+use tokio::runtime::{self, Runtime};
+
+/// A workspace and an engine over it, as a session of the program would have them.
+pub(crate) struct Desk {
+    /// The engine.
+    pub(crate) engine: Engine,
+    session: Arc<Session>,
+    runtime: Runtime,
+}
+
+impl Desk {
+    /// A dialect over a folder, files only.
+    pub(crate) fn new(dialect: &str, root: &Path) -> Result<Self> {
+        Self::with(dialect, root, |builder| Ok(builder))
+    }
+
+    /// The same with an engine of its own.
+    pub(crate) fn with(dialect: &str, root: &Path, more: impl FnOnce(Builder) -> Result<Builder>) -> Result<Self> {
+        Self::build(dialect, root, Arc::new(Local::new()), Arc::new(NoTasks), more)
+    }
+
+    /// A dialect over a folder, with commands.
+    pub(crate) fn shell(dialect: &str, root: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Result<Self> {
+        Self::build(dialect, root, host, tasks, |builder| Ok(builder))
+    }
+
+    fn build(
+        dialect: &str,
+        root: &Path,
+        host: Arc<dyn Host>,
+        tasks: Arc<dyn Tasks>,
+        more: impl FnOnce(Builder) -> Result<Builder>,
+    ) -> Result<Self> {
+        let dialect = by_name(dialect).context("the dialect is not there")?;
+        let workspace = Workspace::new([Root::writable(root)], PathRules::new(protected()), dialect.reading);
+        let ports = Ports { host, tasks, documents: Arc::new(NoDocuments) };
+        let engine = more(Engine::builder(dialect).gate(Gate::new(Mode::Open)))?.build()?;
+        let session = Arc::new(Session::new("bench", workspace, ports));
+        Ok(Self { engine, session, runtime: runtime::Builder::new_current_thread().enable_all().build()? })
+    }
+
+    /// A call of this session.
+    pub(crate) fn call(&self) -> Call {
+        Call::new("call-1", self.session.clone())
+    }
+
+    /// Waits for something on this desk's runtime.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Calls a tool once; a failure is an error here.
+    pub(crate) fn ask(&self, tool: &str, args: &str) -> Result<Reply> {
+        let reply = self.wait(self.engine.run(tool, args, self.call()));
+        if reply.is_error {
+            bail!("{tool} failed: {}", reply.text);
+        }
+        Ok(reply)
+    }
+
+    /// Calls a tool this many times, one after the other.
+    pub(crate) fn repeat(&self, times: usize, tool: &str, args: &str) -> Result<()> {
+        let failed = self.wait(async {
+            for _ in 0..times {
+                let reply = self.engine.run(tool, args, self.call()).await;
+                if reply.is_error {
+                    return Some(reply.text);
+                }
+            }
+            None
+        });
+        failed.map_or(Ok(()), |text| bail!("{tool} failed: {text}"))
+    }
+}
+
+/// A folder of our own, in memory where the machine has such a place, so that no disk decides.
+pub(crate) fn in_memory() -> Result<(tempfile::TempDir, PathBuf)> {
+    let place = Path::new("/dev/shm");
+    folder(if place.is_dir() { place } else { Path::new("/var/tmp") })
+}
+
+/// A folder of our own on a disk.
+pub(crate) fn on_disk() -> Result<(tempfile::TempDir, PathBuf)> {
+    folder(Path::new("/var/tmp"))
+}
+
+fn folder(place: &Path) -> Result<(tempfile::TempDir, PathBuf)> {
+    let held = tempfile::Builder::new().prefix("helve-bench-").tempdir_in(place)?;
+    let path = held.path().canonicalize()?;
+    Ok((held, path))
+}
+
+/// A program on `PATH`.
+pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    names.iter().find_map(|name| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|it| it.is_file()))
+}

@@ -1,0 +1,96 @@
+//! `true` behind each wall that works here, beside a plain spawn and beside `bwrap` alone.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use anyhow::{Result, ensure};
+use helve_contract::ports::{Host, Level};
+use helve_engine::protected_places;
+use helve_hosts::{Local, Runner, Sandbox, SandboxSettings, Wanted};
+
+use super::files::{repeat, spawned};
+use crate::{
+    desk::{Desk, on_disk, program},
+    report::{Aim, Duel, Report},
+};
+
+/// What a model sends.
+const ARGS: &str = r#"{"command": "true"}"#;
+/// The shell as the sandbox starts it.
+const SHELL: [&str; 5] = ["/usr/bin/bash", "--noprofile", "--norc", "-c", "true"];
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let (_held, root) = on_disk()?;
+    let work = root.join("work");
+    std::fs::create_dir(&work)?;
+    let bwrap = program(&["bwrap"]);
+    if bwrap.is_none() {
+        report.skip("bwrap is not installed: nothing is compared with it (Debian: apt install bubblewrap)");
+    }
+    for level in [Level::Full, Level::Nested, Level::Rules, Level::None] {
+        let settings = SandboxSettings {
+            wanted: Wanted::Exactly(level),
+            protected: protected_places().iter().map(|it| (*it).to_owned()).collect(),
+            ..SandboxSettings::default()
+        };
+        let sandbox = Sandbox::probe(settings).map_err(|error| anyhow::anyhow!("{error}"))?;
+        if sandbox.report().level != Some(level) {
+            let trials = &sandbox.report().trials;
+            let why = trials.iter().find_map(|it| it.trouble.clone()).unwrap_or_else(|| "no reason given".to_owned());
+            report.skip(&format!("{} does not work here: {why}", level.name()));
+            continue;
+        }
+        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(sandbox)));
+        let desk = Desk::shell("solo", &work, host.clone(), Arc::new(Runner::new(host, root.join("out"))))?;
+        one(report, &desk, level, &work, bwrap.as_deref())?;
+    }
+    Ok(())
+}
+
+fn one(report: &mut Report, desk: &Desk, level: Level, work: &Path, bwrap: Option<&Path>) -> Result<()> {
+    let reply = desk.ask("exec", ARGS)?;
+    ensure!(reply.exit == Some(0), "true ended with {:?}: {}", reply.exit, reply.text);
+    let ours = format!("exec `true` at {}", level.name());
+    if let Some(bwrap) = bwrap.filter(|_| level >= Level::Nested) {
+        spawned(bare(bwrap, level, work).current_dir("/"))?;
+        report.duel(
+            Duel::of(&ours, "spawn `bwrap … bash -c true`").aim(Aim::Ratio(1.3)),
+            &mut |times| desk.repeat(times, "exec", ARGS),
+            &mut |times| repeat(times, || spawned(&mut bare(bwrap, level, work))),
+        )?;
+    }
+    let mut shell = Duel::of(&ours, "spawn `bash -c true`");
+    if level == Level::Rules {
+        shell = shell.aim(Aim::Ratio(2.0));
+    }
+    report.duel(shell, &mut |times| desk.repeat(times, "exec", ARGS), &mut |times| {
+        repeat(times, || spawned(Command::new(SHELL[0]).args(&SHELL[1..])))
+    })?;
+    report.duel(Duel::of(&ours, "spawn `true`"), &mut |times| desk.repeat(times, "exec", ARGS), &mut |times| {
+        repeat(times, || spawned(&mut Command::new("true")))
+    })
+}
+
+/// The same namespaces and about the same mounts, and nothing else.
+fn bare(bwrap: &Path, level: Level, work: &Path) -> Command {
+    let mut command = Command::new(bwrap);
+    command.args(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
+    command.args(["--unshare-net", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]);
+    for dir in ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"].map(PathBuf::from) {
+        if let Ok(target) = dir.read_link() {
+            command.arg("--symlink").args([&target, &dir]);
+        } else if dir.is_dir() {
+            command.arg("--ro-bind").args([&dir, &dir]);
+        }
+    }
+    match level {
+        Level::Nested => command.args(["--ro-bind", "/proc", "/proc"]),
+        _ => command.args(["--proc", "/proc"]),
+    };
+    command.args(["--dev", "/dev", "--tmpfs", "/run", "--tmpfs", "/tmp", "--bind"]).args([work, work]);
+    command.arg("--chdir").arg(work).arg("--").args(SHELL);
+    command
+}

@@ -1,0 +1,229 @@
+//! Reading, writing, editing and listing, beside `std::fs` doing the same work and beside the programs for it.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File},
+    hint::black_box,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+
+use crate::{
+    data::{Dice, numbered},
+    desk::{Desk, in_memory, on_disk},
+    report::{Duel, Report},
+};
+
+/// Lines of a page where a page is asked for.
+const PAGE: usize = 100;
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let (_held, root) = in_memory()?;
+    let desk = Desk::new("solo", &root)?;
+    reading(report, &desk, &root)?;
+    paging(report, &desk, &root)?;
+    writing(report, &desk, &root, "in memory")?;
+    editing(report, &desk, &root)?;
+    listing(report, &desk, &root)?;
+
+    let (_held, root) = on_disk()?;
+    let desk = Desk::new("solo", &root)?;
+    writing(report, &desk, &root, "on a disk")
+}
+
+fn reading(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+    let mut dice = Dice::new();
+    for (name, what, bytes) in [("small.txt", "read 1 KB", 1 << 10), ("large.txt", "read 512 KB of 1 MB", 1 << 20)] {
+        let path = root.join(name);
+        fs::write(&path, dice.text(bytes))?;
+        let args = json!({ "path": name, "limit": 1_000_000 }).to_string();
+        let (ours, theirs) = (desk.ask("read", &args)?.text, plain_read(&path, 512 << 10)?);
+        let notes = ours.len().saturating_sub(theirs.len());
+        ensure!(ours.starts_with(&theirs[..theirs.len().min(ours.len()) / 2]) && notes < 200, "{what}: other text");
+        report.duel(
+            Duel::of(what, "std::fs: read, check UTF-8, number the lines"),
+            &mut |times| desk.repeat(times, "read", &args),
+            &mut |times| repeat(times, || plain_read(&path, 512 << 10).map(|text| _ = black_box(text))),
+        )?;
+        report.duel(Duel::of(what, "spawn `cat`"), &mut |times| desk.repeat(times, "read", &args), &mut |times| {
+            repeat(times, || spawned(Command::new("cat").arg(&path)))
+        })?;
+    }
+    Ok(())
+}
+
+/// The last page of ever longer files: what finding it costs.
+fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+    let most = if report.effort.quick { 5 } else { 6 };
+    let file = |power: u32| format!("lines_{power}.txt");
+    let args = |power: u32| {
+        let lines = 10_usize.pow(power);
+        json!({ "path": file(power), "offset": lines - PAGE, "limit": PAGE }).to_string()
+    };
+    for power in 3..=most {
+        fs::write(root.join(file(power)), numbered(10_usize.pow(power)))?;
+        let (path, asked, lines) = (root.join(file(power)), args(power), 10_usize.pow(power));
+        report.duel(
+            Duel::of(
+                &format!("read the last {PAGE} of 10^{power} lines"),
+                "std::fs: read, skip lines, number the rest",
+            ),
+            &mut |times| desk.repeat(times, "read", &asked),
+            &mut |times| repeat(times, || plain_page(&path, lines - PAGE)),
+        )?;
+    }
+    for power in 4..=most {
+        let (asked, least) = (args(power), args(3));
+        report.duel(
+            Duel::of(&format!("read the last {PAGE} of 10^{power} lines"), "the same of 10^3 lines"),
+            &mut |times| desk.repeat(times, "read", &asked),
+            &mut |times| desk.repeat(times, "read", &least),
+        )?;
+    }
+    Ok(())
+}
+
+fn writing(report: &mut Report, desk: &Desk, root: &Path, place: &str) -> Result<()> {
+    let text = Dice::new().text(4 << 10);
+    let args = json!({ "path": "ours.txt", "content": text }).to_string();
+    report.duel(
+        Duel::of(&format!("write 4 KB {place}"), "std::fs: write, fsync, rename, fsync"),
+        &mut |times| desk.repeat(times, "write", &args),
+        &mut |times| repeat(times, || durable(&root.join("theirs.txt"), text.as_bytes())),
+    )?;
+    ensure!(fs::read(root.join("ours.txt"))? == fs::read(root.join("theirs.txt"))?, "written files differ");
+    Ok(())
+}
+
+fn editing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+    let mut dice = Dice::new();
+    for (what, bytes) in [("edit a 10 KB file", 10 << 10), ("edit a 1 MB file", 1 << 20)] {
+        let text = format!("{}mark A\n{}", dice.text(bytes / 2), dice.text(bytes / 2));
+        for name in ["ours.txt", "theirs.txt"] {
+            fs::write(root.join(name), &text)?;
+        }
+        let change = |from: &str, to: &str| json!({ "path": "ours.txt", "old_text": from, "new_text": to }).to_string();
+        let both = [change("mark A", "mark B"), change("mark B", "mark A")];
+        let (mut ours, mut theirs) = (0, 0);
+        report.duel(
+            Duel::of(what, "std::fs: read, replace, write, fsync, rename, fsync"),
+            &mut |times| {
+                repeat(times, || {
+                    ours += 1;
+                    desk.repeat(1, "edit", &both[(ours + 1) % 2])
+                })
+            },
+            &mut |times| {
+                repeat(times, || {
+                    theirs += 1;
+                    let (from, to) = if theirs % 2 == 1 { ("mark A", "mark B") } else { ("mark B", "mark A") };
+                    plain_edit(&root.join("theirs.txt"), from, to)
+                })
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn listing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+    let most = if report.effort.quick { 3 } else { 4 };
+    for power in 1..=most {
+        let count = 10_usize.pow(power);
+        let name = format!("entries_{power}");
+        fs::create_dir(root.join(&name))?;
+        for at in 0..count {
+            fs::write(root.join(&name).join(format!("entry_{at:05}.txt")), "x")?;
+        }
+        let (path, args) = (root.join(&name), json!({ "path": name }).to_string());
+        report.duel(
+            Duel::of(&format!("ls of 10^{power} entries"), "std::fs: read_dir, metadata, sort"),
+            &mut |times| desk.repeat(times, "ls", &args),
+            &mut |times| repeat(times, || plain_list(&path)),
+        )?;
+        report.duel(
+            Duel::of(&format!("ls of 10^{power} entries"), "spawn `ls -l`"),
+            &mut |times| desk.repeat(times, "ls", &args),
+            &mut |times| repeat(times, || spawned(Command::new("ls").arg("-l").arg(&path))),
+        )?;
+    }
+    Ok(())
+}
+
+/// Does something this many times.
+pub(super) fn repeat(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    (0..times).try_for_each(|_| work())
+}
+
+/// Runs a program to its end and takes in what it writes.
+pub(super) fn spawned(command: &mut Command) -> Result<()> {
+    let done = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    // What a search does not find is no failure.
+    if !matches!(done.status.code(), Some(0 | 1)) {
+        bail!("{:?} ended with {}", command.get_program(), done.status);
+    }
+    black_box(done.stdout);
+    Ok(())
+}
+
+fn plain_read(path: &Path, most: usize) -> Result<String> {
+    let text = String::from_utf8(fs::read(path)?)?;
+    let (mut page, mut shown) = (String::new(), 0);
+    let mut lines = 0;
+    for line in text.lines() {
+        lines += 1;
+        if shown + line.len() < most {
+            shown += line.len() + 1;
+            _ = writeln!(page, "{lines:>6}\t{line}");
+        }
+    }
+    black_box(lines);
+    Ok(page)
+}
+
+fn plain_page(path: &Path, skip: usize) -> Result<()> {
+    let text = String::from_utf8(fs::read(path)?)?;
+    let mut page = String::new();
+    for (at, line) in text.lines().enumerate().skip(skip).take(PAGE) {
+        _ = writeln!(page, "{:>6}\t{line}", at + 1);
+    }
+    black_box(page);
+    Ok(())
+}
+
+/// A write that is whole or not there, and that lasts.
+fn durable(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("no folder")?;
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}
+
+fn plain_edit(path: &Path, from: &str, to: &str) -> Result<()> {
+    let text = String::from_utf8(fs::read(path)?)?;
+    let (before, after) = text.split_once(from).context("the text is not there")?;
+    ensure!(!after.contains(from), "the text is there twice");
+    durable(path, format!("{before}{to}{after}").as_bytes())
+}
+
+fn plain_list(path: &Path) -> Result<()> {
+    let mut rows = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        rows.push((entry.file_name(), entry.metadata()?.len()));
+    }
+    rows.sort();
+    let mut text = String::new();
+    for (name, size) in rows {
+        _ = writeln!(text, "{}  {size}", name.display());
+    }
+    black_box(text);
+    Ok(())
+}

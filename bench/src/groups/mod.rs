@@ -1,0 +1,27 @@
+//! The groups of comparisons.
+
+mod engine;
+mod exec;
+mod files;
+mod mcp;
+mod patch;
+mod search;
+
+pub(crate) use mcp::echo;
+
+use anyhow::Result;
+
+use crate::report::Report;
+
+/// Measures one group.
+type Group = fn(&mut Report) -> Result<()>;
+
+/// All groups, in the order in which they run.
+pub(crate) const ALL: [(&str, Group); 6] = [
+    ("engine", engine::run),
+    ("files", files::run),
+    ("search", search::run),
+    ("patch", patch::run),
+    ("exec", exec::run),
+    ("mcp", mcp::run),
+];

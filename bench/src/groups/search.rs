@@ -1,0 +1,194 @@
+//! `grep` and `glob` beside `rg` and `fd`, on the same trees and with the same answers.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::files::{repeat, spawned};
+use crate::{
+    data::{self, HANDLER, MARK, NEEDLE},
+    desk::{Desk, on_disk, program},
+    report::{Aim, Duel, Report},
+};
+
+/// One question to both sides.
+struct Question<'a> {
+    what: &'a str,
+    pattern: &'a str,
+    output: Output,
+    any_case: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Content,
+    Count,
+    Files,
+}
+
+/// A question in a row of a table.
+const fn ask<'a>(what: &'a str, pattern: &'a str, output: Output) -> Question<'a> {
+    Question { what, pattern, output, any_case: false }
+}
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let (_held, root) = on_disk()?;
+    let files = if report.effort.quick { 500 } else { 5_000 };
+    data::tree(&root, files)?;
+    let questions = [
+        ask("rare literal, content", NEEDLE, Output::Content),
+        Question { any_case: true, ..ask("rare literal, any case, content", "NEEDLE_7f3A9c", Output::Content) },
+        ask("regex, content", HANDLER, Output::Content),
+        ask("once a file, content", MARK, Output::Content),
+        ask("common word, count", "commit", Output::Count),
+        Question { any_case: true, ..ask("common word, any case, count", "COMMIT", Output::Count) },
+        ask("common word, files", "commit", Output::Files),
+        ask("five words, count", "needle_7f3a9c|handle_queue|worker thread|merge patch|open close", Output::Count),
+        ask("nothing there, content", "zzz_not_there", Output::Content),
+    ];
+    let name = format!("{files} generated files");
+    tree(report, &root, &name, &questions, &["*.proto", "*.rs"])?;
+
+    let sources = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo/registry/src"));
+    match sources.and_then(|it| it.canonicalize().ok()).filter(|_| !report.effort.quick) {
+        Some(root) => {
+            let questions = [
+                ask("rare literal, content", "unreachable_unchecked", Output::Content),
+                ask("regex, count", r"unsafe\s+impl<[^>]+>\s+Send", Output::Count),
+                ask("common word, count", "return", Output::Count),
+                Question { any_case: true, ..ask("common word, any case, files", "LICENSE", Output::Files) },
+            ];
+            tree(report, &root, "sources of crates", &questions, &["build.rs"])
+        }
+        None => {
+            report.skip("the sources of crates are not searched (--quick, or there is no ~/.cargo/registry/src)");
+            Ok(())
+        }
+    }
+}
+
+fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>], globs: &[&str]) -> Result<()> {
+    let desk = Desk::new("claude", root)?;
+    let rg = program(&["rg"]);
+    if rg.is_none() {
+        report.skip("rg is not installed: grep is compared with nothing (Debian: apt install ripgrep)");
+    }
+    for question in rg.iter().flat_map(|rg| questions.iter().map(move |it| (rg, it))) {
+        grep(report, &desk, root, name, question)?;
+    }
+
+    let desk = Desk::new("solo", root)?;
+    let fd = program(&["fdfind", "fd"]);
+    if fd.is_none() {
+        report.skip("fd is not installed: glob is not compared with it (Debian: apt install fd-find)");
+    }
+    for pattern in globs {
+        let args = json!({ "pattern": format!("**/{pattern}") }).to_string();
+        let ours = paths(&desk.ask("glob", &args)?.text, root);
+        let peers = [
+            fd.as_ref().map(|fd| ("fd", fd, vec!["--glob", pattern, "--type", "f", "--color=never"])),
+            rg.as_ref().map(|rg| ("rg --files", rg, vec!["--no-config", "--files", "--glob", pattern])),
+        ];
+        for (peer, program, words) in peers.into_iter().flatten() {
+            let command = || {
+                let mut command = Command::new(program);
+                command.args(&words).arg(root);
+                if peer == "fd" {
+                    // Its arguments are the pattern and then the folder.
+                    command = Command::new(program);
+                    command.args(&words[2..]).args(&words[..2]).arg(root);
+                }
+                command
+            };
+            let theirs = paths(&output(&mut command())?, root);
+            if ours != theirs {
+                report.fail(&format!("glob {pattern}, {name}: we found {}, {peer} {}", ours.len(), theirs.len()));
+                continue;
+            }
+            let what = format!("glob {pattern}: {} hits, {name}", ours.len());
+            report.duel(
+                Duel::of(&what, &format!("spawn `{peer}`")).aim(Aim::Ratio(1.0)).cpu(),
+                &mut |times| desk.repeat(times, "glob", &args),
+                &mut |times| repeat(times, || spawned(&mut command())),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn grep(
+    report: &mut Report,
+    desk: &Desk,
+    root: &Path,
+    name: &str,
+    (rg, question): (&PathBuf, &Question<'_>),
+) -> Result<()> {
+    let args = question.args().to_string();
+    let command = || {
+        let mut command = Command::new(rg);
+        command.arg("--no-config").args(question.flags()).arg("-e").arg(question.pattern).arg(root);
+        command
+    };
+    let ours = desk.ask("Grep", &args)?;
+    let (ours, theirs) = (rows(&ours.text, root), rows(&output(&mut command())?, root));
+    let is_equal = ours == theirs || (theirs.is_empty() && ours.iter().all(|row| !row.contains(question.pattern)));
+    if !is_equal {
+        let odd = ours.symmetric_difference(&theirs).next().map_or("", String::as_str);
+        let odd: String = odd.chars().take(120).collect();
+        let (ours, theirs) = (ours.len(), theirs.len());
+        report.fail(&format!("{}, {name}: {ours} rows of ours, {theirs} of rg; such as `{odd}`", question.what));
+        return Ok(());
+    }
+    let what = format!("{}: {} rows, {name}", question.what, theirs.len());
+    report.duel(
+        Duel::of(&what, "spawn `rg --no-config`").aim(Aim::Ratio(1.0)).cpu(),
+        &mut |times| desk.repeat(times, "Grep", &args),
+        &mut |times| repeat(times, || spawned(&mut command())),
+    )
+}
+
+impl Question<'_> {
+    fn args(&self) -> Value {
+        let mode = match self.output {
+            Output::Content => "content",
+            Output::Count => "count",
+            Output::Files => "files_with_matches",
+        };
+        json!({ "pattern": self.pattern, "output_mode": mode, "-i": self.any_case })
+    }
+
+    fn flags(&self) -> Vec<&'static str> {
+        let mut flags = match self.output {
+            Output::Content => vec!["--line-number", "--no-heading"],
+            Output::Count => vec!["--count"],
+            Output::Files => vec!["--files-with-matches"],
+        };
+        if self.any_case {
+            flags.push("--ignore-case");
+        }
+        flags
+    }
+}
+
+/// What a program writes.
+fn output(command: &mut Command) -> Result<String> {
+    let done = command.stdin(Stdio::null()).output().with_context(|| format!("{:?}", command.get_program()))?;
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// The rows of an answer, whatever their order; our own remarks are not among them.
+fn rows(text: &str, root: &Path) -> BTreeSet<String> {
+    let top = format!("{}/", root.display());
+    let rows = text.lines().map(|line| line.strip_prefix(&top).unwrap_or(line).trim_start_matches("./").to_owned());
+    rows.filter(|row| !row.is_empty() && !row.starts_with('[')).collect()
+}
+
+/// The paths of an answer.
+fn paths(text: &str, root: &Path) -> BTreeSet<String> {
+    rows(text, root).into_iter().filter(|row| row != "No files found").collect()
+}

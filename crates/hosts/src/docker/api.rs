@@ -1,0 +1,159 @@
+//! The few calls of the Docker Engine API that a session needs, in its own words.
+
+use std::io;
+
+use helve_contract::{Error, Result};
+use serde_json::{Value, json};
+use tokio::io::BufReader;
+
+use super::http::{self, Address, Stream};
+
+/// A connection to an engine.
+#[derive(Clone)]
+pub(super) struct Api {
+    address: Address,
+    shown: String,
+}
+
+/// A program of a container, seen from outside.
+pub(super) struct Seen {
+    pub(super) running: bool,
+    pub(super) code: Option<i32>,
+}
+
+impl Api {
+    pub(super) fn at(endpoint: &str) -> Result<Self> {
+        let address = Address::parse(endpoint).ok_or_else(|| {
+            Error::failed(format!("`{endpoint}` is no address of an engine; write unix:///PATH or tcp://HOST:PORT"))
+        })?;
+        Ok(Self { address, shown: endpoint.to_owned() })
+    }
+
+    /// Makes a container; `None` when its image is missing.
+    pub(super) async fn create(&self, wanted: &Value) -> Result<Option<String>> {
+        let (status, answer) = self.call("POST", "/containers/create", Some(wanted)).await?;
+        match (status, answer["Id"].as_str()) {
+            (201, Some(id)) => Ok(Some(id.to_owned())),
+            (404, _) => Ok(None),
+            _ => Err(refused("make a container", status, &answer)),
+        }
+    }
+
+    pub(super) async fn pull(&self, image: &str) -> Result<()> {
+        // A name may hold a port and a path; what comes after the last slash may hold a tag.
+        let name = image.rsplit('/').next().unwrap_or(image);
+        let tag = if name.contains([':', '@']) { "" } else { "&tag=latest" };
+        let path = format!("/images/create?fromImage={}{tag}", encoded(image));
+        let (status, answer) = self.call("POST", &path, None).await?;
+        // The body is a line for each step; the last one says what went wrong.
+        if status == 200 && answer["error"].is_null() {
+            return Ok(());
+        }
+        Err(refused(&format!("pull the image {image}"), status, &answer))
+    }
+
+    pub(super) async fn start(&self, id: &str) -> Result<()> {
+        match self.call("POST", &format!("/containers/{id}/start"), None).await? {
+            (204 | 304, _) => Ok(()),
+            (status, answer) => Err(refused("start the container", status, &answer)),
+        }
+    }
+
+    pub(super) async fn remove(&self, id: &str) -> Result<()> {
+        match self.call("DELETE", &format!("/containers/{id}?force=true&v=true"), None).await? {
+            // Gone, or going already.
+            (204 | 404 | 409, _) => Ok(()),
+            (status, answer) => Err(refused("remove the container", status, &answer)),
+        }
+    }
+
+    /// Prepares a program in a container.
+    pub(super) async fn prepare(&self, container: &str, program: &Value) -> Result<String> {
+        let (status, answer) = self.call("POST", &format!("/containers/{container}/exec"), Some(program)).await?;
+        match (status, answer["Id"].as_str()) {
+            (201, Some(id)) => Ok(id.to_owned()),
+            (404 | 409, _) => Err(Error::failed("the container of this session has ended; start a new session")),
+            _ => Err(refused("start a program", status, &answer)),
+        }
+    }
+
+    /// Starts a prepared program, and hands out the stream that leads to it.
+    pub(super) async fn attach(&self, id: &str, terminal: bool) -> Result<BufReader<Box<dyn Stream>>> {
+        let body = json!({ "Detach": false, "Tty": terminal }).to_string();
+        let path = format!("/exec/{id}/start");
+        let answer = http::send(&self.address, "POST", &path, Some(body.as_bytes()), true)
+            .await
+            .map_err(|error| self.lost(&error))?;
+        match answer.status {
+            101 | 200 => Ok(answer.stream),
+            status => {
+                let body = answer.body().await.unwrap_or_default();
+                Err(refused("start a program", status, &parsed(&body)))
+            }
+        }
+    }
+
+    /// Starts a prepared program that nobody listens to.
+    pub(super) async fn detach(&self, id: &str) -> Result<()> {
+        let body = json!({ "Detach": true, "Tty": false });
+        match self.call("POST", &format!("/exec/{id}/start"), Some(&body)).await? {
+            (200 | 204, _) => Ok(()),
+            (status, answer) => Err(refused("send a signal", status, &answer)),
+        }
+    }
+
+    pub(super) async fn inspect(&self, id: &str) -> Result<Seen> {
+        match self.call("GET", &format!("/exec/{id}/json"), None).await? {
+            (200, answer) => Ok(Seen {
+                running: answer["Running"].as_bool().unwrap_or(false),
+                code: answer["ExitCode"].as_i64().and_then(|it| i32::try_from(it).ok()),
+            }),
+            (status, answer) => Err(refused("look at a program", status, &answer)),
+        }
+    }
+
+    pub(super) async fn resize(&self, id: &str, rows: u16, columns: u16) -> Result<()> {
+        self.call("POST", &format!("/exec/{id}/resize?h={rows}&w={columns}"), None).await.map(drop)
+    }
+
+    async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
+        let body = body.map(Value::to_string);
+        let answered = async {
+            let answer = http::send(&self.address, method, path, body.as_ref().map(String::as_bytes), false).await?;
+            let status = answer.status;
+            // These have no body, whatever the head says.
+            let body = if matches!(status, 204 | 304) { Vec::new() } else { answer.body().await? };
+            Ok((status, parsed(&body)))
+        };
+        answered.await.map_err(|error: io::Error| self.lost(&error))
+    }
+
+    fn lost(&self, error: &io::Error) -> Error {
+        Error::failed(format!("the container engine at {} cannot be reached: {error}", self.shown))
+    }
+}
+
+/// The JSON of a body, the last line of several; nothing where there is none.
+fn parsed(body: &[u8]) -> Value {
+    serde_json::from_slice(body)
+        .or_else(|error| {
+            let last = body.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().ok_or(error)?;
+            serde_json::from_slice(last)
+        })
+        .unwrap_or(Value::Null)
+}
+
+fn refused(what: &str, status: u16, answer: &Value) -> Error {
+    let why = answer["message"].as_str().or_else(|| answer["error"].as_str()).unwrap_or("no reason given");
+    Error::failed(format!("the container engine did not {what} ({status}): {why}"))
+}
+
+/// Text for a query.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}

@@ -1,0 +1,189 @@
+//! As much HTTP/1.1 as the engine's API needs: one request a connection, a body in one piece or in chunks, and the
+//! upgrade to a plain stream. A client library would bring a pool, which a stream that is taken over has no use for.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest head of an answer.
+const LONGEST_HEAD: usize = 64 << 10;
+/// The longest body that is read whole.
+const LONGEST_BODY: u64 = 16 << 20;
+
+/// Where an engine listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// At a socket of this machine.
+    Unix(PathBuf),
+    /// At a port; `host:port`.
+    Tcp(String),
+}
+
+impl Address {
+    /// Reads `unix:///path`, `tcp://host:port` or `http://host:port`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some(path) = text.strip_prefix("unix://") {
+            return path.starts_with('/').then(|| Self::Unix(path.into()));
+        }
+        let rest = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"))?.trim_end_matches('/');
+        let (host, port) = rest.rsplit_once(':')?;
+        let plain = !host.is_empty() && !host.contains(['/', '@', ' ']) && port.parse::<u16>().is_ok();
+        plain.then(|| Self::Tcp(rest.to_owned()))
+    }
+
+    async fn open(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Self::Tcp(at) => {
+                let stream = TcpStream::connect(at).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+/// A connection of either kind.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for T {}
+
+/// What came back.
+pub(super) struct Answer {
+    /// The code.
+    pub(super) status: u16,
+    length: Option<u64>,
+    chunked: bool,
+    /// The connection, with what has been read of it and not used yet.
+    pub(super) stream: BufReader<Box<dyn Stream>>,
+}
+
+/// Sends a request and reads the head of the answer. `upgrade` asks for the connection itself.
+pub(super) async fn send(
+    address: &Address,
+    method: &str,
+    path: &str,
+    body: Option<&[u8]>,
+    upgrade: bool,
+) -> io::Result<Answer> {
+    let mut stream = timeout(CONNECT, address.open()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: docker\r\n");
+    head += if upgrade { "Connection: Upgrade\r\nUpgrade: tcp\r\n" } else { "Connection: close\r\n" };
+    if let Some(body) = body {
+        head += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    } else if method == "POST" {
+        head += "Content-Length: 0\r\n";
+    }
+    head += "\r\n";
+    let mut message = head.into_bytes();
+    message.extend(body.unwrap_or_default());
+    stream.write_all(&message).await?;
+    stream.flush().await?;
+    Answer::read(BufReader::new(stream)).await
+}
+
+impl Answer {
+    async fn read(mut stream: BufReader<Box<dyn Stream>>) -> io::Result<Self> {
+        let mut left = LONGEST_HEAD;
+        let first = line(&mut stream, &mut left).await?;
+        let mut words = first.split(' ');
+        let status = match (words.next(), words.next().and_then(|it| it.parse().ok())) {
+            (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) => status,
+            _ => return Err(garbled()),
+        };
+        let (mut length, mut chunked) = (None, false);
+        loop {
+            let text = line(&mut stream, &mut left).await?;
+            if text.is_empty() {
+                break;
+            }
+            let (name, value) = text.split_once(':').ok_or_else(garbled)?;
+            if name.eq_ignore_ascii_case("content-length") {
+                length = Some(value.trim().parse().map_err(|_| garbled())?);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                chunked = value.trim().eq_ignore_ascii_case("chunked");
+            }
+        }
+        Ok(Self { status, length, chunked, stream })
+    }
+
+    /// The whole body. One that is too long is an error.
+    pub(super) async fn body(mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        if !self.chunked {
+            let most = self.length.unwrap_or(LONGEST_BODY + 1).min(LONGEST_BODY + 1);
+            (&mut self.stream).take(most).read_to_end(&mut body).await?;
+            return if body.len() as u64 > LONGEST_BODY { Err(garbled()) } else { Ok(body) };
+        }
+        loop {
+            let mut left = 64;
+            let size = line(&mut self.stream, &mut left).await?;
+            let size = size.split(';').next().and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+            let size = size.filter(|it| it + body.len() as u64 <= LONGEST_BODY).ok_or_else(garbled)?;
+            if size == 0 {
+                return Ok(body);
+            }
+            (&mut self.stream).take(size).read_to_end(&mut body).await?;
+            if !line(&mut self.stream, &mut left).await?.is_empty() {
+                return Err(garbled());
+            }
+        }
+    }
+}
+
+/// One line of a head, without its end.
+async fn line(stream: &mut (impl AsyncRead + Unpin), left: &mut usize) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = stream.read_u8().await?;
+        *left = left.checked_sub(1).ok_or_else(garbled)?;
+        match byte {
+            b'\n' => break,
+            byte => bytes.push(byte),
+        }
+    }
+    if bytes.last() == Some(&b'\r') {
+        bytes.pop();
+    }
+    String::from_utf8(bytes).map_err(|_| garbled())
+}
+
+fn garbled() -> io::Error {
+    io::Error::other("the answer is not HTTP as the engine speaks it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_an_address() {
+        assert_eq!(Address::parse("unix:///run/d.sock"), Some(Address::Unix("/run/d.sock".into())));
+        assert_eq!(Address::parse("tcp://127.0.0.1:2375"), Some(Address::Tcp("127.0.0.1:2375".into())));
+        for text in ["", "docker.sock", "unix://x", "tcp://host", "tcp://a@b:1", "https://x:1", "tcp://h:99999"] {
+            assert_eq!(Address::parse(text), None, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_bodies_of_both_kinds() {
+        let read = async |text: &str| {
+            let stream: Box<dyn Stream> = Box::new(tokio::io::join(io::Cursor::new(text.as_bytes().to_vec()), tokio::io::sink()));
+            let answer = Answer::read(BufReader::new(stream)).await?;
+            Ok::<_, io::Error>((answer.status, String::from_utf8(answer.body().await?).unwrap()))
+        };
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand more";
+        assert_eq!(read(whole).await.unwrap(), (200, "ok".into()));
+        let chunks = "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
+        assert_eq!(read(chunks).await.unwrap(), (404, "abcde".into()));
+        for text in ["", "SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n"] {
+            assert!(read(text).await.is_err(), "{text}");
+        }
+    }
+}

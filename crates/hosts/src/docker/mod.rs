@@ -1,0 +1,210 @@
+//! Programs in a container of this session's own, through the Docker Engine API; files stay with [`Local`].
+//!
+//! The roots are bind mounts at the same paths inside and outside, so that a file has one name wherever it is read.
+//! File tools therefore work on this machine, with all that they promise there, and only programs go to the container.
+
+mod api;
+mod http;
+mod program;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result, Rights, Workspace,
+    ports::{Command, Level, Network, Process},
+};
+use serde_json::{Value, json};
+
+use self::api::Api;
+use self::program::Program;
+use crate::{Local, Spawn};
+
+/// What an operator decides about containers. Nothing in it comes from the model or from the project.
+#[derive(Clone, Debug)]
+pub struct Docker {
+    /// Where the engine listens: `unix:///var/run/docker.sock`, `tcp://127.0.0.1:2375`.
+    pub endpoint: String,
+    /// The image. It needs a shell, and nothing else.
+    pub image: String,
+    /// Who programs are, as `uid:gid`. Without it: this process's own user, and `nobody` where that is root.
+    pub user: Option<String>,
+    /// The network: `none`, `bridge`, or the name of one.
+    pub network: String,
+    /// Bytes of memory for the whole container.
+    pub memory: u64,
+    /// How many processes it may have.
+    pub processes: u64,
+    /// Names beneath each root that programs may not change: `.git/hooks`. Those that exist are mounted read-only.
+    pub protected: Vec<String>,
+}
+
+impl Default for Docker {
+    fn default() -> Self {
+        Self {
+            endpoint: "unix:///var/run/docker.sock".to_owned(),
+            image: "debian:12".to_owned(),
+            user: None,
+            network: "none".to_owned(),
+            memory: 4 << 30,
+            processes: 512,
+            protected: Vec::new(),
+        }
+    }
+}
+
+impl Docker {
+    /// Makes a container for a session and starts it. It is removed when the host and its last program are dropped.
+    pub async fn open(&self, workspace: &Workspace) -> Result<Local> {
+        Ok(Local::with(Arc::new(self.start(workspace).await?)))
+    }
+
+    async fn start(&self, workspace: &Workspace) -> Result<Container> {
+        let api = Api::at(&self.endpoint)?;
+        let wanted = self.wanted(workspace)?;
+        let id = match api.create(&wanted).await? {
+            Some(id) => id,
+            None => {
+                api.pull(&self.image).await?;
+                let made = api.create(&wanted).await?;
+                made.ok_or_else(|| Error::failed(format!("the image {} was pulled and is not there", self.image)))?
+            }
+        };
+        // From here on dropping it removes it, whatever goes wrong.
+        let held = Arc::new(Held { api, id });
+        held.api.start(&held.id).await?;
+        Ok(Container { held, open: self.network != "none" })
+    }
+
+    /// The container, in the engine's words.
+    fn wanted(&self, workspace: &Workspace) -> Result<Value> {
+        let mut mounts = Vec::new();
+        for root in workspace.roots() {
+            self.refuse_dangerous(&root.dir)?;
+            mounts.push(mount(&root.dir, root.rights == Rights::Read));
+            let kept = self.protected.iter().map(|name| root.dir.join(name)).filter(|path| path.exists());
+            mounts.extend(kept.filter(|_| root.rights == Rights::Write).map(|path| mount(&path, true)));
+        }
+        Ok(json!({
+            "Image": self.image,
+            // Ends when it is told to; waits otherwise.
+            "Entrypoint": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
+            "Cmd": [],
+            "User": self.user.clone().unwrap_or_else(own_user),
+            "Env": ["HOME=/tmp"],
+            "WorkingDir": workspace.roots().first().map_or(Path::new("/"), |root| &root.dir),
+            "Labels": { "helve": "session" },
+            "HostConfig": {
+                "Mounts": mounts,
+                "NetworkMode": self.network,
+                "CapDrop": ["ALL"],
+                "SecurityOpt": ["no-new-privileges:true"],
+                "PidsLimit": self.processes,
+                "Memory": self.memory,
+                "MemorySwap": self.memory,
+                "ReadonlyRootfs": true,
+                "Tmpfs": { "/tmp": "rw,exec,nosuid,nodev,mode=1777" },
+                "Init": true,
+                "AutoRemove": true,
+                "IpcMode": "private",
+            },
+        }))
+    }
+
+    /// Whoever can reach the engine's socket is root on this machine.
+    fn refuse_dangerous(&self, dir: &Path) -> Result<()> {
+        let socket = self.endpoint.strip_prefix("unix://").map(PathBuf::from);
+        let real = socket.map(|it| it.canonicalize().unwrap_or(it));
+        if dir == Path::new("/") || real.is_some_and(|it| it.starts_with(dir)) {
+            return Err(Error::denied(format!(
+                "{} cannot be a root of a container: it holds the engine's own socket; choose a folder below",
+                dir.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn mount(path: &Path, read_only: bool) -> Value {
+    json!({ "Type": "bind", "Source": path, "Target": path, "ReadOnly": read_only })
+}
+
+fn own_user() -> String {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if user.is_root() { "65534:65534".to_owned() } else { format!("{}:{}", user.as_raw(), group.as_raw()) }
+}
+
+/// A container, removed when it is dropped.
+struct Held {
+    api: Api,
+    id: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (api, id) = (self.api.clone(), std::mem::take(&mut self.id));
+        crate::parting::finish(async move { _ = api.remove(&id).await });
+    }
+}
+
+/// The container of a session.
+struct Container {
+    held: Arc<Held>,
+    /// It has a network.
+    open: bool,
+}
+
+#[async_trait]
+impl Spawn for Container {
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        if command.network == Network::Off && self.open {
+            return Err(Error::denied(
+                "this container has a network, which cannot be turned off for one command; run it without that wish",
+            ));
+        }
+        Ok(Box::new(Program::start(self.held.clone(), command).await?))
+    }
+
+    fn level(&self) -> Level {
+        Level::External
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::{PathRules, Reading, Root};
+
+    use super::*;
+
+    #[test]
+    fn a_container_has_no_more_than_it_needs() {
+        let docker = Docker { user: Some("7:8".into()), ..Docker::default() };
+        let roots = [Root::writable("/w"), Root::readable("/r")];
+        let wanted = docker.wanted(&Workspace::new(roots, PathRules::default(), Reading::Relative)).unwrap();
+        assert_eq!(wanted["User"], "7:8");
+        let host = &wanted["HostConfig"];
+        assert_eq!(
+            host["Mounts"],
+            json!([
+                { "Type": "bind", "Source": "/w", "Target": "/w", "ReadOnly": false },
+                { "Type": "bind", "Source": "/r", "Target": "/r", "ReadOnly": true },
+            ])
+        );
+        assert_eq!((&host["NetworkMode"], &host["CapDrop"]), (&json!("none"), &json!(["ALL"])));
+        assert_eq!(host["SecurityOpt"], json!(["no-new-privileges:true"]));
+        assert_eq!((&host["PidsLimit"], &host["Memory"]), (&json!(512), &json!(4_294_967_296_u64)));
+    }
+
+    #[test]
+    fn the_engines_socket_stays_outside() {
+        for dir in ["/", "/var/run", "/run", "/var"] {
+            let dir = Path::new(dir).canonicalize().unwrap();
+            let docker = Docker { endpoint: format!("unix://{}/docker.sock", dir.display()), ..Docker::default() };
+            assert!(docker.refuse_dangerous(&dir).is_err(), "{}", dir.display());
+        }
+        assert!(Docker::default().refuse_dangerous(Path::new("/home/me/project")).is_ok());
+    }
+}

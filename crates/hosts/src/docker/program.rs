@@ -1,0 +1,313 @@
+//! A program in a container.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result,
+    ports::{Command, Exit, Input, Level, Noticed, Process, Signal},
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use super::{Held, http::Stream};
+
+/// The most that is taken from a frame at once.
+const PIECE: u32 = 64 << 10;
+/// How often the engine is asked whether a quiet program has ended.
+const LOOK: Duration = Duration::from_millis(500);
+/// How many pieces of input wait for a program to read them.
+const MOST_TYPED: usize = 256;
+/// The variable by which a program and all that came from it are known.
+const MARK: &str = "HELVE_TASK";
+
+/// Says its number first, on standard error, and becomes the program.
+const BEGIN: &str = r#"echo "$$" >&2; exec "$@""#;
+/// The same for a script: bash where there is one, else sh; no profile is read.
+const BEGIN_SCRIPT: &str = r#"echo "$$" >&2
+if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc -c "$1"; fi
+exec sh -c "$1""#;
+/// Signals the group of a program, and everything that carries its mark, wherever it went. What is killed is stopped
+/// first, so that it cannot outrun the walk by forking.
+const END: &str = r#"send() {
+  kill -s "$1" -- "-$2" 2>/dev/null
+  for one in /proc/[0-9]*; do
+    if tr '\0' '\n' <"$one/environ" 2>/dev/null | grep -qx "$3"; then kill -s "$1" "${one#/proc/}" 2>/dev/null; fi
+  done
+}
+if [ "$1" = KILL ]; then send STOP "$2" "$3"; fi
+send "$@"
+true"#;
+
+/// A program in a container. Dropping it kills it with all that it started.
+pub(super) struct Program {
+    held: Arc<Held>,
+    id: String,
+    mark: String,
+    /// Its number inside; known when it has begun.
+    pid: Option<String>,
+    from: BufReader<ReadHalf<BufReader<Box<dyn Stream>>>>,
+    input: Option<mpsc::Sender<Vec<u8>>>,
+    terminal: bool,
+    frame: Frame,
+    /// Output that is not told before the program's number.
+    early: Vec<u8>,
+    /// When the engine is asked next.
+    look: Instant,
+    /// The engine said that it ended; what still holds the output gets no longer than this.
+    over: bool,
+    end: Option<Exit>,
+}
+
+/// Where in the stream of frames we are. Kept here, so that giving up a wait loses no byte.
+#[derive(Default)]
+struct Frame {
+    head: Vec<u8>,
+    left: u32,
+}
+
+impl Program {
+    pub(super) async fn start(held: Arc<Held>, command: &Command) -> Result<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
+        let mark = format!("{MARK}={:032x}", u128::from_ne_bytes(random));
+        let mut argv = match &command.script {
+            Some(script) => vec!["/bin/sh", "-c", BEGIN_SCRIPT, "helve", script],
+            None => vec!["/bin/sh", "-c", BEGIN, "helve"],
+        };
+        if command.script.is_none() {
+            argv.extend(command.argv.iter().map(String::as_str));
+        }
+        let named = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name != MARK;
+        let env = command.env.iter().filter(|(name, _)| named(name)).map(|(name, value)| format!("{name}={value}"));
+        let program = json!({
+            "AttachStdin": command.input != Input::Closed,
+            "AttachStdout": true,
+            "AttachStderr": true,
+            "Tty": command.terminal.is_some(),
+            "Cmd": argv,
+            "Env": env.chain([mark.clone()]).collect::<Vec<_>>(),
+            "WorkingDir": command.dir.on_host(),
+        });
+        let id = held.api.prepare(&held.id, &program).await?;
+        let stream = held.api.attach(&id, command.terminal.is_some()).await?;
+        if let Some(size) = command.terminal {
+            held.api.resize(&id, size.rows, size.columns).await?;
+        }
+        let (from, to) = tokio::io::split(stream);
+        let input = (command.input != Input::Closed).then(|| feed(to));
+        let mut program = Self {
+            held,
+            id,
+            mark,
+            pid: None,
+            from: BufReader::new(from),
+            input,
+            terminal: command.terminal.is_some(),
+            frame: Frame::default(),
+            early: Vec::new(),
+            look: Instant::now() + LOOK,
+            over: false,
+            end: None,
+        };
+        if let Input::Bytes(bytes) = &command.input {
+            program.write(bytes).await?;
+            program.close().await?;
+        }
+        Ok(program)
+    }
+
+    /// The next piece of either stream; `None` at the end.
+    async fn piece(&mut self) -> io::Result<Option<(bool, Vec<u8>)>> {
+        if self.terminal {
+            let mut bytes = vec![0; PIECE as usize];
+            let count = self.from.read(&mut bytes).await?;
+            bytes.truncate(count);
+            return Ok((count > 0).then_some((true, bytes)));
+        }
+        while self.frame.left == 0 {
+            while self.frame.head.len() < 8 {
+                let mut rest = [0; 8];
+                let count = self.from.read(&mut rest[self.frame.head.len()..]).await?;
+                if count == 0 {
+                    return Ok(None);
+                }
+                self.frame.head.extend(&rest[self.frame.head.len()..][..count]);
+            }
+            self.frame.left = match self.frame.head[..] {
+                [0..=2, 0, 0, 0, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
+                _ => return Err(io::Error::other("the engine sent something else than frames of output")),
+            };
+            if self.frame.left == 0 {
+                self.frame.head.clear();
+            }
+        }
+        let mut bytes = vec![0; self.frame.left.min(PIECE) as usize];
+        let count = self.from.read(&mut bytes).await?;
+        bytes.truncate(count);
+        let is_error = self.frame.head[0] == 2;
+        self.frame.left -= count as u32;
+        if self.frame.left == 0 {
+            self.frame.head.clear();
+        }
+        Ok((count > 0).then_some((!is_error, bytes)))
+    }
+
+    /// Takes the program's number off the front of its output; nothing until the line is whole.
+    fn begin(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        if self.pid.is_some() {
+            return Some(bytes);
+        }
+        self.early.extend(bytes);
+        let end = self.early.iter().position(|byte| *byte == b'\n')?;
+        let rest = self.early.split_off(end + 1);
+        let line = String::from_utf8_lossy(&self.early).trim().to_owned();
+        self.early = Vec::new();
+        // A shell that could not even start says so here instead.
+        if line.parse::<u32>().is_err() {
+            self.pid = Some(String::new());
+            return Some([line.as_bytes(), b"\n", &rest].concat());
+        }
+        self.pid = Some(line);
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    /// How it ended, when the stream has.
+    async fn finish(&mut self) -> Exit {
+        let mut code = None;
+        for _ in 0..40 {
+            match self.held.api.inspect(&self.id).await {
+                Ok(seen) if seen.running => tokio::time::sleep(Duration::from_millis(25)).await,
+                Ok(seen) => {
+                    code = seen.code;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let denials = match code {
+            Some(_) => Vec::new(),
+            None => vec!["the container engine did not say how the program ended; it may have been removed".to_owned()],
+        };
+        let code = code.unwrap_or(255);
+        let signal = (129..=159).contains(&code).then(|| code - 128);
+        Exit { code, signal, left_behind: self.over, denials }
+    }
+
+    async fn kill(&self, signal: &str) -> Result<()> {
+        ended(&self.held, signal, self.pid.as_deref().unwrap_or_default(), &self.mark).await
+    }
+}
+
+/// Runs the ending of a program inside its container.
+async fn ended(held: &Held, signal: &str, pid: &str, mark: &str) -> Result<()> {
+    // Without a number there is no group; the mark finds them all. No group has the number of the largest integer.
+    let group = if pid.is_empty() { "2147483647" } else { pid };
+    let argv = ["/bin/sh", "-c", END, "helve", signal, group, mark];
+    let id = held.api.prepare(&held.id, &json!({ "Cmd": argv })).await?;
+    held.api.detach(&id).await
+}
+
+/// Writes what is sent, and then ends the input. It waits for a program that does not read, and nobody waits for it.
+fn feed(mut to: WriteHalf<BufReader<Box<dyn Stream>>>) -> mpsc::Sender<Vec<u8>> {
+    let (sender, mut queue) = mpsc::channel::<Vec<u8>>(MOST_TYPED);
+    tokio::spawn(async move {
+        while let Some(bytes) = queue.recv().await {
+            if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+                return;
+            }
+        }
+        _ = to.shutdown().await;
+    });
+    sender
+}
+
+#[async_trait]
+impl Process for Program {
+    async fn next(&mut self) -> Noticed {
+        if let Some(end) = &self.end {
+            return Noticed::Exit(end.clone());
+        }
+        loop {
+            let look = self.look;
+            let piece = tokio::select! {
+                piece = self.piece() => piece,
+                () = sleep_until(look) => {
+                    if self.over {
+                        break;
+                    }
+                    let seen = self.held.api.inspect(&self.id).await;
+                    if matches!(&seen, Ok(seen) if !seen.running) {
+                        // It has ended; whoever still holds its output is ended too.
+                        _ = self.kill("KILL").await;
+                        self.over = true;
+                    }
+                    self.look = Instant::now() + LOOK;
+                    continue;
+                }
+            };
+            match piece {
+                Ok(Some((true, bytes))) if !self.terminal => return Noticed::Stdout(bytes),
+                Ok(Some((is_output, bytes))) => match self.begin(bytes) {
+                    Some(bytes) if is_output => return Noticed::Stdout(bytes),
+                    Some(bytes) => return Noticed::Stderr(bytes),
+                    None => {}
+                },
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let exit = self.finish().await;
+        self.end = Some(exit.clone());
+        Noticed::Exit(exit)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let closed = || Error::failed("the program's input is closed; start it with its input kept open");
+        let input = self.input.as_ref().ok_or_else(closed)?;
+        input.try_send(bytes.to_vec()).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Error::failed("the program does not read its input; wait until it does, or end it")
+            }
+            mpsc::error::TrySendError::Closed(_) => closed(),
+        })
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        if self.terminal && self.input.is_some() {
+            return self.write(b"\x04").await;
+        }
+        self.input = None;
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        self.kill(&signal.name()[3..]).await?;
+        match signal {
+            // A stopped process hears of its end only when it goes on.
+            Signal::Terminate | Signal::HangUp | Signal::Interrupt | Signal::Quit => self.kill("CONT").await,
+            _ => Ok(()),
+        }
+    }
+
+    fn level(&self) -> Level {
+        Level::External
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        let (held, pid, mark) =
+            (self.held.clone(), self.pid.take().unwrap_or_default(), std::mem::take(&mut self.mark));
+        crate::parting::finish(async move { _ = ended(&held, "KILL", &pid, &mark).await });
+    }
+}

@@ -1,0 +1,417 @@
+//! A sandbox of the E2B service, or of one that speaks its API: made for a session, ended with it.
+//!
+//! The far end of [`Remote`] runs inside: this program is uploaded (or named, where the template has it), started as a
+//! process of the sandbox, and spoken to through that process's input and output. Files and programs there keep all
+//! the promises that they keep here, which the service's own calls for files do not make.
+
+use std::{path::PathBuf, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use helve_contract::{Error, Result, Workspace};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, header, redirect::Policy};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    task::AbortHandle,
+};
+
+use crate::Remote;
+
+/// Where the service itself is.
+const SERVICE: &str = "https://api.e2b.app";
+/// The port of the daemon in a sandbox.
+const DAEMON: u16 = 49983;
+/// How long a sandbox outlives a session that was cut off. A session that lives renews it three times as often.
+const LIFE: Duration = Duration::from_secs(300);
+/// How long one call may take. The upload of the program is one of them.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The most input that is sent in one call.
+const MOST_INPUT: usize = 512 << 10;
+/// The longest event of a process.
+const LONGEST: usize = 16 << 20;
+
+/// Makes the roots, and becomes the far end.
+const BEGIN: &str = r#"program=$1; level=$2; shift 2
+mkdir -p -- "$@" || exit 1
+case $program in /*) chmod u+x "$program" || exit 1 ;; esac
+exec "$program" host-serve --set sandbox.level="$level" 2>/dev/null"#;
+
+/// What an operator decides about sandboxes. Nothing in it comes from the model or from the project.
+#[derive(Clone)]
+pub struct E2b {
+    /// Where the API is; the service's own address without it.
+    pub url: Option<String>,
+    /// Where the daemons of sandboxes are reached, when not at an address of each sandbox's own.
+    pub sandbox_url: Option<String>,
+    /// The key.
+    pub key: String,
+    /// The template; `base` without it.
+    pub template: Option<String>,
+    /// Who programs are in the sandbox; `user` without it.
+    pub user: Option<String>,
+    /// Where the program is put; `/home/USER/.helve` without it.
+    pub home: Option<PathBuf>,
+    /// The program in the template that is the far end; without it this program is uploaded.
+    pub program: Option<String>,
+    /// The file that is uploaded instead of this program, for sandboxes of another kind of machine.
+    pub upload: Option<PathBuf>,
+    /// Whether the sandbox has a network.
+    pub network: bool,
+}
+
+/// The key is not shown.
+impl std::fmt::Debug for E2b {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("E2b").field("url", &self.url).field("template", &self.template).finish_non_exhaustive()
+    }
+}
+
+impl E2b {
+    /// With this key, and everything else as usual.
+    pub fn with_key(key: impl Into<String>) -> Self {
+        Self {
+            url: None,
+            sandbox_url: None,
+            key: key.into(),
+            template: None,
+            user: None,
+            home: None,
+            program: None,
+            upload: None,
+            network: false,
+        }
+    }
+
+    /// Makes a sandbox for a session. It is ended when the host and its last program are dropped.
+    pub async fn open(&self, workspace: &Workspace) -> Result<Remote> {
+        let url = self.url.as_deref().unwrap_or(SERVICE).trim_end_matches('/').to_owned();
+        refuse_clear(&url)?;
+        let client = client(&url)?;
+        let sandbox = self.create(&client, &url).await?;
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => self.upload(&sandbox).await?,
+        };
+        let (pid, events) = self.start(&sandbox, &program, workspace).await?;
+        let (near, from) = tokio::io::duplex(1 << 16);
+        let (to, far) = tokio::io::duplex(1 << 16);
+        let output = tokio::spawn(output(events, near)).abort_handle();
+        let input = tokio::spawn(input(sandbox.clone(), pid, far)).abort_handle();
+        let renewal = tokio::spawn(renew(sandbox.clone())).abort_handle();
+        let carrier = Carrier { _sandbox: sandbox, tasks: [output, input, renewal] };
+        Remote::carried("e2b", workspace, from, to, carrier).await.map_err(|error| {
+            Error::failed(format!(
+                "{error}; the far end did not start in the sandbox. Where its template is another kind of machine, name a \
+                 helve that runs there"
+            ))
+        })
+    }
+
+    async fn create(&self, client: &Client, url: &str) -> Result<std::sync::Arc<Sandbox>> {
+        let wanted = json!({
+            "templateID": self.template.as_deref().unwrap_or("base"),
+            "timeout": LIFE.as_secs(),
+            "secure": true,
+            "allow_internet_access": self.network,
+            "metadata": { "helve": "session" },
+        });
+        let request = client.post(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(PATIENCE);
+        let made: Value = answered("make a sandbox", request.json_body(&wanted)).await?;
+        let id = made["sandboxID"].as_str().filter(|id| is_name(id));
+        let id = id.ok_or_else(|| Error::failed("the service made a sandbox without a name"))?.to_owned();
+        let domain = made["domain"].as_str().filter(|it| is_name(it)).unwrap_or("e2b.app");
+        // At the service each sandbox has a name of its own; elsewhere a header says which one is meant.
+        let daemon = match &self.sandbox_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None if self.url.is_none() => format!("https://{DAEMON}-{id}.{domain}"),
+            None => url.to_owned(),
+        };
+        let sandbox = Sandbox {
+            client: client.clone(),
+            url: url.to_owned(),
+            daemon,
+            key: self.key.clone(),
+            token: made["envdAccessToken"].as_str().map(str::to_owned),
+            user: self.user.clone().unwrap_or_else(|| "user".to_owned()),
+            id,
+        };
+        refuse_clear(&sandbox.daemon)?;
+        Ok(std::sync::Arc::new(sandbox))
+    }
+
+    /// Puts this program into the sandbox.
+    async fn upload(&self, sandbox: &Sandbox) -> Result<String> {
+        let own = self.upload.clone().unwrap_or_else(|| "/proc/self/exe".into());
+        let bytes = tokio::fs::read(&own).await.map_err(|error| Error::failed(format!("{}: {error}", own.display())))?;
+        let home = self.home.clone().unwrap_or_else(|| format!("/home/{}/.helve", sandbox.user).into());
+        let path = home.join("helve").display().to_string();
+        let boundary = "helve-7d1f0c2a94b84e6f";
+        let mut body = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"helve\"\r\n\
+             Content-Type: application/octet-stream\r\n\r\n"
+        )
+        .into_bytes();
+        body.extend(bytes);
+        body.extend(format!("\r\n--{boundary}--\r\n").bytes());
+        let request = sandbox
+            .call(Method::POST, "/files")
+            .query(&[("path", path.as_str()), ("username", &sandbox.user)])
+            .header(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))
+            .timeout(PATIENCE)
+            .body(body);
+        checked("take the program", request).await?;
+        Ok(path)
+    }
+
+    /// Starts the far end, and waits until it has a number.
+    async fn start(&self, sandbox: &Sandbox, program: &str, workspace: &Workspace) -> Result<(u64, Events)> {
+        let roots = workspace.roots().iter().map(|root| root.dir.display().to_string());
+        let fixed = ["-c", BEGIN, "helve", program, "external"].map(str::to_owned);
+        let wanted = json!({
+            "process": { "cmd": "/bin/sh", "args": fixed.into_iter().chain(roots).collect::<Vec<_>>(), "envs": {} },
+            "stdin": true,
+        });
+        let request = sandbox
+            .call(Method::POST, "/process.Process/Start")
+            .header(header::CONTENT_TYPE, "application/connect+json")
+            .header("Keepalive-Ping-Interval", "50")
+            .body(envelope(&wanted));
+        let mut events = Events { response: checked("start a process", request).await?, had: Vec::new() };
+        match events.next().await? {
+            Some(event) if event["start"]["pid"].is_u64() => {
+                Ok((event["start"]["pid"].as_u64().unwrap_or_default(), events))
+            }
+            _ => Err(Error::failed("the sandbox did not say that the process began")),
+        }
+    }
+}
+
+/// A key and all that is done with it must not go over a line that anybody can read.
+fn refuse_clear(url: &str) -> Result<()> {
+    let parsed = reqwest::Url::parse(url).map_err(|error| Error::failed(format!("`{url}` is no address: {error}")))?;
+    let host = parsed.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
+    match parsed.scheme() {
+        "https" => Ok(()),
+        "http" if here => Ok(()),
+        _ => Err(Error::failed(format!("{url}: the key is sent only over https, or to this machine itself"))),
+    }
+}
+
+fn client(url: &str) -> Result<Client> {
+    // A second call finds it installed, which is as good.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(15));
+    if url.starts_with("http://") {
+        // No certificate is ever looked at, and there may be none on this machine.
+        builder = builder.tls_certs_only([]).no_proxy();
+    }
+    builder.build().map_err(|error| Error::failed(format!("the client of the service cannot be made: {error}")))
+}
+
+/// A part of an address: nothing that could lead elsewhere.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.'))
+}
+
+/// A sandbox, ended when it is dropped.
+struct Sandbox {
+    client: Client,
+    url: String,
+    daemon: String,
+    key: String,
+    token: Option<String>,
+    user: String,
+    id: String,
+}
+
+impl Sandbox {
+    /// A call to the sandbox's daemon.
+    fn call(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self
+            .client
+            .request(method, format!("{}{path}", self.daemon))
+            .header("E2b-Sandbox-Id", &self.id)
+            .header("E2b-Sandbox-Port", DAEMON)
+            .header("Connect-Protocol-Version", "1")
+            .header(header::AUTHORIZATION, format!("Basic {}", BASE64.encode(format!("{}:", self.user))));
+        match &self.token {
+            Some(token) => request.header("X-Access-Token", token),
+            None => request,
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // A client belongs to the runtime that made it; the farewell has its own.
+        let (url, key) = (format!("{}/sandboxes/{}", self.url, self.id), std::mem::take(&mut self.key));
+        crate::parting::finish(async move {
+            if let Ok(client) = client(&url) {
+                _ = client.delete(url).header("X-API-Key", key).send().await;
+            }
+        });
+    }
+}
+
+/// What carries the pipe to the far end. Dropping it ends the sandbox.
+struct Carrier {
+    _sandbox: std::sync::Arc<Sandbox>,
+    tasks: [AbortHandle; 3],
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// A body of JSON.
+trait JsonBody {
+    fn json_body(self, value: &Value) -> Self;
+}
+
+impl JsonBody for RequestBuilder {
+    fn json_body(self, value: &Value) -> Self {
+        self.header(header::CONTENT_TYPE, "application/json").body(value.to_string())
+    }
+}
+
+/// Sends a request; what is not a success is an error in the service's words.
+async fn checked(what: &str, request: RequestBuilder) -> Result<Response> {
+    let response = request.send().await.map_err(|error| {
+        let error = error.without_url();
+        Error::failed(format!("the sandbox service cannot be reached: {error}"))
+    })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = response.bytes().await.unwrap_or_default();
+    let told: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let why = told["message"].as_str().unwrap_or(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "the key is not accepted",
+        _ => "no reason given",
+    });
+    Err(Error::failed(format!("the sandbox service did not {what} ({}): {why}", status.as_u16())))
+}
+
+/// The same for an answer in JSON.
+async fn answered(what: &str, request: RequestBuilder) -> Result<Value> {
+    let body = checked(what, request).await?.bytes().await;
+    let body = body.map_err(|error| Error::failed(format!("the sandbox service broke off: {}", error.without_url())))?;
+    serde_json::from_slice(&body).map_err(|_| Error::failed("the sandbox service answered something else than JSON"))
+}
+
+/// A message of a stream: a flag, a length, and JSON.
+fn envelope(value: &Value) -> Vec<u8> {
+    let body = value.to_string();
+    let mut message = vec![0];
+    message.extend((body.len() as u32).to_be_bytes());
+    message.extend(body.bytes());
+    message
+}
+
+/// The events of a process.
+struct Events {
+    response: Response,
+    had: Vec<u8>,
+}
+
+impl Events {
+    /// The next event; `None` when there are no more.
+    async fn next(&mut self) -> Result<Option<Value>> {
+        let broken = || Error::failed("the sandbox sent something else than events");
+        loop {
+            if let [flag, a, b, c, d, rest @ ..] = &self.had[..] {
+                let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+                if length > LONGEST {
+                    return Err(broken());
+                }
+                if rest.len() >= length {
+                    let (last, body) = (flag & 2 != 0, serde_json::from_slice::<Value>(&rest[..length]));
+                    self.had.drain(..5 + length);
+                    if last {
+                        return Ok(None);
+                    }
+                    return Ok(Some(body.map_err(|_| broken())?["event"].take()));
+                }
+            }
+            match self.response.chunk().await {
+                Ok(Some(piece)) => self.had.extend(piece),
+                Ok(None) | Err(_) => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Passes on what the far end writes.
+async fn output(mut events: Events, mut to: DuplexStream) {
+    while let Ok(Some(event)) = events.next().await {
+        if let Some(text) = event["data"]["stdout"].as_str() {
+            let Ok(bytes) = BASE64.decode(text) else { return };
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        if event["end"].is_object() {
+            return;
+        }
+    }
+}
+
+/// Sends what the far end is to read, in order, as much as there is at a time.
+async fn input(sandbox: std::sync::Arc<Sandbox>, pid: u64, mut from: DuplexStream) {
+    let mut bytes = Vec::with_capacity(MOST_INPUT);
+    loop {
+        bytes.clear();
+        let mut piece = (&mut from).take(MOST_INPUT as u64);
+        match piece.read_buf(&mut bytes).await {
+            Ok(count) if count > 0 => {}
+            _ => break,
+        }
+        let wanted = json!({ "process": { "pid": pid }, "input": { "stdin": BASE64.encode(&bytes) } });
+        let request = sandbox.call(Method::POST, "/process.Process/SendInput").timeout(PATIENCE).json_body(&wanted);
+        if checked("take input", request).await.is_err() {
+            break;
+        }
+    }
+    // The far end ends everything when its input does; a signal makes sure.
+    let wanted = json!({ "process": { "pid": pid }, "signal": "SIGNAL_SIGTERM" });
+    let request = sandbox.call(Method::POST, "/process.Process/SendSignal").timeout(PATIENCE).json_body(&wanted);
+    _ = checked("send a signal", request).await;
+}
+
+/// Keeps the sandbox alive as long as the session is.
+async fn renew(sandbox: std::sync::Arc<Sandbox>) {
+    loop {
+        tokio::time::sleep(LIFE / 3).await;
+        let request = sandbox.client.post(format!("{}/sandboxes/{}/timeout", sandbox.url, sandbox.id));
+        let request = request.header("X-API-Key", &sandbox.key).timeout(PATIENCE);
+        _ = checked("go on", request.json_body(&json!({ "timeout": LIFE.as_secs() }))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_goes_over_no_open_line() {
+        for url in ["http://api.example.com", "ftp://127.0.0.1", "api.e2b.app", "http://127.0.0.1.example.com"] {
+            assert!(refuse_clear(url).is_err(), "{url}");
+        }
+        for url in ["https://api.e2b.app", "http://127.0.0.1:3000", "http://[::1]:3000", "http://localhost:3000"] {
+            assert!(refuse_clear(url).is_ok(), "{url}");
+        }
+        assert!(!format!("{:?}", E2b::with_key("e2b_secret")).contains("secret"));
+    }
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        assert!(is_name("i7x0-2b.e2b_app"));
+        for text in ["", "a/b", "a@b", "a:1", "a b", "a?b", "ä"] {
+            assert!(!is_name(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Who commits: the user's name and address for git, and nothing else of the user's configuration.
+
+use std::{fs, path::Path};
+
+/// The file that git finds at home inside: the user's name and address, if the user has told git.
+pub(super) fn git_config(home: &Path) -> Option<String> {
+    let texts =
+        [".config/git/config", ".gitconfig"].map(|name| fs::read_to_string(home.join(name)).unwrap_or_default());
+    let found = |key: &str| texts.iter().rev().find_map(|text| value(text, key));
+    let mut config = String::from("[user]\n");
+    for key in ["name", "email"] {
+        let plain: String = found(key)?.chars().filter(|it| !it.is_control()).collect();
+        config.push_str(&format!("\t{key} = \"{}\"\n", plain.replace('\\', "\\\\").replace('"', "\\\"")));
+    }
+    Some(config)
+}
+
+/// The last value of a key in the section `[user]`.
+fn value(text: &str, key: &str) -> Option<String> {
+    let mut inside = false;
+    let mut last = None;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line.eq_ignore_ascii_case("[user]");
+        } else if inside
+            && let Some((name, value)) = line.split_once('=')
+            && name.trim().eq_ignore_ascii_case(key)
+        {
+            last = Some(value.trim().trim_matches('"').to_owned());
+        }
+    }
+    last.filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_name_and_address_only() {
+        let text = "[credential]\n\thelper = store\n[User]\n\tname = Ann \\ \"B\"\n  email=\"a@b\"\n\tsigningkey = X\n[x]\nname=no\n";
+        assert_eq!(value(text, "name"), Some("Ann \\ \"B".into()));
+        assert_eq!(value(text, "email"), Some("a@b".into()));
+        assert_eq!(value("[user]\n\tname =\n", "name"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! From a configured server to one that has told its tools.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{
+    definition::{self, Definition},
+    http,
+    link::{Link, Lost},
+    name,
+    servers::LeftOut,
+    settings::{Settings, Transport},
+    stdio::{self, Group},
+};
+use crate::revision;
+
+/// Pages of a list, and things in it.
+const PAGES: usize = 100;
+const MOST: usize = 2000;
+
+/// A server that answers.
+pub(crate) struct Connection {
+    pub(crate) link: Arc<Link>,
+    pub(crate) group: Option<Group>,
+    /// What carries messages; ends with the connection.
+    pub(crate) tasks: JoinSet<()>,
+    /// Whether it has tools, and whether it has resources.
+    pub(crate) has: (bool, bool),
+}
+
+impl Connection {
+    /// Reaches the server and agrees on a revision.
+    pub(crate) async fn open(settings: &Settings) -> Result<Self, String> {
+        let (link, queue) = Link::new(settings.roots.clone());
+        let limit = settings.call.max(settings.start) + Duration::from_secs(5);
+        let (group, tasks) = match &settings.transport {
+            Transport::Stdio { command, args, env, cwd } => {
+                let (group, tasks) = stdio::open(&link, queue, (command, args), env, cwd.as_deref())?;
+                (Some(group), tasks)
+            }
+            Transport::Http { url, headers } => (None, http::open(&link, queue, url, headers, limit, false).await?),
+            Transport::Sse { url, headers } => (None, http::open(&link, queue, url, headers, limit, true).await?),
+        };
+        let mut connection = Self { link, group, tasks, has: (false, false) };
+        connection.greet(settings).await?;
+        Ok(connection)
+    }
+
+    async fn greet(&mut self, settings: &Settings) -> Result<(), String> {
+        let capabilities = if settings.roots.is_empty() { json!({}) } else { json!({ "roots": {} }) };
+        let hello = json!({
+            "protocolVersion": revision::LEGACY[0],
+            "capabilities": capabilities,
+            "clientInfo": { "name": "helve", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let said = self.link.ask("initialize", hello, settings.start, None).await.map_err(|lost| lost.told())?;
+        let spoken = said["protocolVersion"].as_str().unwrap_or_default();
+        let Some(agreed) = revision::LEGACY.into_iter().find(|it| *it == spoken) else {
+            return Err(format!("speaks the revision {spoken:.40?} of the protocol, which is not known here"));
+        };
+        _ = self.link.revision.set(agreed.to_owned());
+        self.has = (said["capabilities"]["tools"].is_object(), said["capabilities"]["resources"].is_object());
+        self.link.tell("notifications/initialized").await;
+        Ok(())
+    }
+}
+
+/// Everything in a list that comes in pages.
+pub(crate) async fn list(link: &Link, method: &str, field: &str, limit: Duration) -> Result<Vec<Value>, Lost> {
+    let mut all = Vec::new();
+    let mut cursor = Value::Null;
+    for _ in 0..PAGES {
+        let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
+        let mut page = link.ask(method, params, limit, None).await?;
+        if let Value::Array(items) = page[field].take() {
+            all.extend(items);
+        }
+        let next = page["nextCursor"].take();
+        if !next.is_string() || next == cursor || all.len() > MOST {
+            break;
+        }
+        cursor = next;
+    }
+    all.truncate(MOST);
+    Ok(all)
+}
+
+/// The tools that a server tells, and those that are not taken.
+pub(crate) async fn tools(link: &Link, settings: &Settings) -> Result<(Vec<Definition>, Vec<LeftOut>), String> {
+    let told = list(link, "tools/list", "tools", settings.start).await.map_err(|lost| lost.told())?;
+    let (mut taken, mut left) = (Vec::<Definition>::new(), Vec::new());
+    for tool in &told {
+        let shown = definition::shown(tool);
+        let raw = tool["name"].as_str().unwrap_or_default();
+        let named = |patterns: &[String]| patterns.iter().any(|it| name::means(it, &settings.name, raw));
+        if named(&settings.deny) || !(settings.allow.is_empty() || named(&settings.allow)) {
+            continue;
+        }
+        let why = match Definition::read(&settings.name, tool) {
+            Ok(tool) => match taken.iter().find(|it| it.name == tool.name) {
+                None => {
+                    taken.push(tool);
+                    continue;
+                }
+                Some(first) => format!("it would have the name of `{}`: {}", first.tool, first.name),
+            },
+            Err(why) => why,
+        };
+        left.push(LeftOut { server: settings.name.clone(), tool: shown, why });
+    }
+    Ok((taken, left))
+}

@@ -1,0 +1,313 @@
+//! A tool as a server defines it, and as much of that as is taken.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{name, text};
+
+/// Characters of a description.
+const DESCRIPTION: usize = 2048;
+/// Bytes of a schema.
+const SCHEMA: usize = 64 << 10;
+/// How deep a schema may lead, references followed.
+const DEPTH: usize = 100;
+/// How many schemas one check may have to look at, references followed.
+const WEIGHT: u64 = 50_000;
+
+/// A tool that can be offered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Definition {
+    /// What the server calls it.
+    pub(crate) tool: String,
+    /// What it is called here.
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) schema: Value,
+    /// What the whole definition comes to; another definition has another one.
+    pub(crate) print: String,
+}
+
+/// The name that a server gives a tool, fit to be shown.
+pub(crate) fn shown(told: &Value) -> String {
+    text::clean(told["name"].as_str().unwrap_or("(no name)"), 100)
+}
+
+impl Definition {
+    /// Reads what a server tells, or says why it cannot be taken.
+    pub(crate) fn read(server: &str, told: &Value) -> Result<Self, String> {
+        let tool = told["name"].as_str().ok_or("it has no name")?;
+        if tool.is_empty() || tool.len() > 256 || tool.chars().any(|it| text::is_hidden(it) || it == '\n') {
+            return Err("its name is empty, too long or has characters that are not seen".into());
+        }
+        let described = told["description"].as_str().unwrap_or_default();
+        Ok(Self {
+            tool: tool.to_owned(),
+            name: name::exposed(server, tool),
+            description: text::clean(described, DESCRIPTION),
+            schema: schema(&told["inputSchema"])?,
+            print: print(&[told["name"].clone(), told["description"].clone(), told["inputSchema"].clone()]),
+        })
+    }
+}
+
+/// A hash that does not depend on the order of keys.
+fn print(parts: &[Value]) -> String {
+    let parts: Vec<Value> = parts.iter().map(sorted).collect();
+    name::hex(&Sha256::digest(Value::from(parts).to_string()))
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut pairs: Vec<_> = map.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            pairs.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(pairs.into_iter().collect())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        value => value.clone(),
+    }
+}
+
+/// The schema in the form that providers take, or why it cannot be taken.
+fn schema(told: &Value) -> Result<Value, String> {
+    let mut schema = match told {
+        Value::Null => json!({}),
+        Value::Object(_) => told.clone(),
+        _ => return Err("its schema is not an object".into()),
+    };
+    if schema.to_string().len() > SCHEMA {
+        return Err(format!("its schema has more than {SCHEMA} bytes"));
+    }
+    if let Value::Object(map) = &mut schema {
+        map.remove("$id");
+        let known = map.get("$schema").and_then(Value::as_str).is_some_and(is_known_draft);
+        if !known {
+            map.remove("$schema");
+        }
+        match map.get("type") {
+            None => _ = map.insert("type".into(), "object".into()),
+            Some(kind) if kind == "object" => {}
+            Some(_) => return Err("its schema is not one of an object".into()),
+        }
+        map.entry("properties").or_insert_with(|| json!({}));
+    }
+    tidy(&mut schema, 0)?;
+    Scale { root: &schema, weighed: HashMap::new() }.weigh(&schema, &[String::new()], 0)?;
+    jsonschema::options()
+        .offline()
+        .build(&schema)
+        .map_err(|error| format!("its schema does not compile: {}", text::remark(&error.to_string())))?;
+    Ok(schema)
+}
+
+fn is_known_draft(uri: &str) -> bool {
+    let uri = uri.trim_end_matches('#');
+    ["http://json-schema.org/draft-", "https://json-schema.org/draft/"].iter().any(|it| uri.starts_with(it))
+        && uri.ends_with("/schema")
+}
+
+/// Cleans the words in a schema, and refuses names that are not what they seem.
+fn tidy(schema: &mut Value, depth: usize) -> Result<(), String> {
+    if depth > DEPTH {
+        return Err("its schema is too deep".into());
+    }
+    match schema {
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                if key.chars().any(text::is_hidden) {
+                    return Err("its schema has names with characters that are not seen".into());
+                }
+                match value {
+                    Value::String(words) if matches!(key.as_str(), "description" | "title" | "$comment") => {
+                        *words = text::clean(words, DESCRIPTION);
+                    }
+                    Value::String(words) if words.chars().any(text::is_hidden) => {
+                        return Err("its schema has values with characters that are not seen".into());
+                    }
+                    value => tidy(value, depth + 1)?,
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                match item {
+                    Value::String(words) if words.chars().any(text::is_hidden) => {
+                        return Err("its schema has values with characters that are not seen".into());
+                    }
+                    item => tidy(item, depth + 1)?,
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Finds out what a schema costs, so that one that would never be done checking is not taken.
+struct Scale<'a> {
+    root: &'a Value,
+    weighed: HashMap<String, u64>,
+}
+
+impl Scale<'_> {
+    /// How many schemas a check looks at. `here` are references that were followed without going into the value.
+    fn weigh(&mut self, schema: &Value, here: &[String], depth: usize) -> Result<u64, String> {
+        let Value::Object(map) = schema else { return Ok(1) };
+        if depth > DEPTH {
+            return Err("its schema is too deep".into());
+        }
+        if depth > 0 && map.get("$id").is_some_and(Value::is_string) {
+            return Err("its schema has an $id inside".into());
+        }
+        let mut weight: u64 = 1;
+        for (word, value) in map {
+            let more = match word.as_str() {
+                "$ref" => self.follow(value, here, depth)?,
+                "$dynamicRef" | "$recursiveRef" => return Err(format!("its schema has a {word}")),
+                "allOf" | "anyOf" | "oneOf" => self.each(value.as_array().into_iter().flatten(), here, depth)?,
+                "not" | "if" | "then" | "else" => self.weigh(value, here, depth + 1)?,
+                "dependentSchemas" | "dependencies" => self.each(fields(value), here, depth)?,
+                "properties" | "patternProperties" => self.each(fields(value), &[], depth)?,
+                // Weighed where they are used.
+                "$defs" | "definitions" => 0,
+                "prefixItems" => self.each(value.as_array().into_iter().flatten(), &[], depth)?,
+                "items"
+                | "additionalProperties"
+                | "additionalItems"
+                | "contains"
+                | "propertyNames"
+                | "unevaluatedItems"
+                | "unevaluatedProperties" => match value {
+                    Value::Array(items) => self.each(items.iter(), &[], depth)?,
+                    value => self.weigh(value, &[], depth + 1)?,
+                },
+                _ => 0,
+            };
+            weight = weight.saturating_add(more);
+            if weight > WEIGHT {
+                return Err("its schema unfolds to too much".into());
+            }
+        }
+        Ok(weight)
+    }
+
+    fn each<'v>(
+        &mut self,
+        schemas: impl Iterator<Item = &'v Value>,
+        here: &[String],
+        depth: usize,
+    ) -> Result<u64, String> {
+        schemas.map(|it| self.weigh(it, here, depth + 1)).try_fold(0, |sum: u64, it| Ok(sum.saturating_add(it?)))
+    }
+
+    fn follow(&mut self, reference: &Value, here: &[String], depth: usize) -> Result<u64, String> {
+        let place =
+            reference.as_str().and_then(|it| it.strip_prefix('#')).filter(|it| it.is_empty() || it.starts_with('/'));
+        let Some(place) = place.filter(|it| !it.contains('%')) else {
+            return Err("its schema refers to something outside of it".into());
+        };
+        if here.iter().any(|it| it == place) {
+            return Err("its schema refers to itself without end".into());
+        }
+        if let Some(weight) = self.weighed.get(place) {
+            return Ok(*weight);
+        }
+        let root = self.root;
+        let Some(target) = root.pointer(place) else { return Err("its schema refers to nothing".into()) };
+        self.weighed.insert(place.to_owned(), 1);
+        let here: Vec<String> = here.iter().cloned().chain([place.to_owned()]).collect();
+        let weight = self.weigh(target, &here, depth + 1)?;
+        self.weighed.insert(place.to_owned(), weight);
+        Ok(weight)
+    }
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_object().into_iter().flat_map(Map::values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(input: Value) -> String {
+        Definition::read("s", &json!({ "name": "t", "inputSchema": input })).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_definition_is_bounded_and_cleaned() {
+        let told = json!({
+            "name": "read-file",
+            "description": format!("Reads.\u{200b}\u{e0041} {}", "x".repeat(5000)),
+            "inputSchema": { "$schema": "http://evil.example/x", "properties": { "p": { "type": "string", "description": "a\u{202e}b" } } },
+        });
+        let seen = Definition::read("s", &told).unwrap();
+        assert_eq!((seen.name.as_str(), seen.tool.as_str()), ("mcp__s__read_file", "read-file"));
+        assert_eq!((seen.description.chars().count(), &seen.description[..9]), (2048, "Reads. xx"));
+        assert_eq!(
+            seen.schema,
+            json!({ "properties": { "p": { "type": "string", "description": "ab" } }, "type": "object" })
+        );
+    }
+
+    #[test]
+    fn the_order_of_keys_is_no_change() {
+        let print = |input: &str| {
+            let input: Value = serde_json::from_str(input).unwrap();
+            Definition::read("s", &json!({ "name": "t", "inputSchema": input })).unwrap().print
+        };
+        assert_eq!(print(r#"{"type":"object","title":"a"}"#), print(r#"{"title":"a","type":"object"}"#));
+        assert_ne!(print(r#"{"type":"object","title":"a"}"#), print(r#"{"title":"b","type":"object"}"#));
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_trusted_is_not_taken() {
+        let mut levels = Map::new();
+        for level in 0..30 {
+            let next = json!({ "$ref": format!("#/$defs/a{}", level + 1) });
+            levels.insert(format!("a{level}"), json!({ "allOf": [next, next] }));
+        }
+        levels.insert("a30".into(), json!({}));
+        let seen = [
+            json!({ "properties": { "x": { "$ref": "https://evil.example/x.json" } } }),
+            json!({ "properties": { "x": { "$ref": "file:///etc/passwd" } } }),
+            json!({ "$ref": "#" }),
+            json!({ "allOf": [{ "$ref": "#/allOf/0" }] }),
+            json!({ "properties": { "x": { "$ref": "#/$defs/a0" } }, "$defs": levels }),
+            json!({ "type": "string" }),
+            json!(["object"]),
+            json!({ "properties": { "a\u{200b}": {} } }),
+            json!({ "properties": { "x": { "enum": ["\u{e0041}"] } } }),
+            json!({ "properties": { "x": { "type": "nonsense" } } }),
+            json!({ "description": "x".repeat(70_000) }),
+        ]
+        .map(why);
+        assert_eq!(
+            seen.map(|it| it.chars().take(44).collect::<String>()),
+            [
+                "its schema refers to something outside of it",
+                "its schema refers to something outside of it",
+                "its schema refers to itself without end",
+                "its schema refers to itself without end",
+                "its schema unfolds to too much",
+                "its schema is not one of an object",
+                "its schema is not an object",
+                "its schema has names with characters that ar",
+                "its schema has values with characters that a",
+                "its schema does not compile: \"nonsense\" is n",
+                "its schema has more than 65536 bytes",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_tree_may_refer_to_itself() {
+        let tree = json!({
+            "properties": { "tree": { "$ref": "#/$defs/node" } },
+            "$defs": { "node": { "type": "object", "properties": { "children": { "type": "array", "items": { "$ref": "#/$defs/node" } } } } },
+        });
+        assert_eq!(why(tree), "");
+    }
+}

@@ -1,0 +1,351 @@
+//! A server behind HTTP: every message is posted; answers come as JSON or as a stream of events.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use reqwest::{
+    Client, Method, RequestBuilder, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
+};
+use serde_json::Value;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    lines::LONGEST,
+    link::{Link, Lost},
+    sse::{Event, Events},
+    text,
+};
+
+const SESSION: &str = "mcp-session-id";
+const REVISION: &str = "mcp-protocol-version";
+/// How long a message that needs no answer may take.
+const NOTICE: Duration = Duration::from_secs(10);
+/// How often the stream of a server's own messages is opened again.
+const STREAMS: u32 = 20;
+
+struct Http {
+    client: Client,
+    headers: HeaderMap,
+    /// Where messages go.
+    to: OnceLock<Url>,
+    session: Mutex<Option<HeaderValue>>,
+    /// The older form: answers come by the one stream.
+    older: bool,
+    /// The longest that a question may take.
+    limit: Duration,
+}
+
+/// Carries messages between a server at a URL and the link.
+pub(crate) async fn open(
+    link: &Arc<Link>,
+    queue: mpsc::Receiver<Value>,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    limit: Duration,
+    older: bool,
+) -> Result<JoinSet<()>, String> {
+    let url = checked(url, headers)?;
+    let http = Arc::new(Http {
+        client: client(&url)?,
+        headers: header_map(headers)?,
+        to: OnceLock::new(),
+        session: Mutex::new(None),
+        older,
+        limit,
+    });
+    let mut tasks = JoinSet::new();
+    if older {
+        let request = http.client.get(url.clone()).headers(http.headers.clone()).header(ACCEPT, "text/event-stream");
+        let stream = request.send().await.map_err(|error| told(&error))?;
+        if !stream.status().is_success() {
+            return Err(refusal(stream.status()));
+        }
+        let mut pump = Pump::new(stream);
+        http.to.set(pump.endpoint(&url).await?).map_err(|_| "a second endpoint".to_owned())?;
+        let link = link.clone();
+        tasks.spawn(async move {
+            pump.run(&link, None).await;
+            link.end("its stream ended");
+        });
+    } else {
+        _ = http.to.set(url);
+    }
+    tasks.spawn(carry(http, link.clone(), queue));
+    Ok(tasks)
+}
+
+/// A URL that may be used. What is secret does not travel in the clear.
+fn checked(url: &str, headers: &BTreeMap<String, String>) -> Result<Url, String> {
+    let url = Url::parse(url).map_err(|error| format!("`{}` is no URL: {error}", text::remark(url)))?;
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if headers.is_empty() || is_loopback(&url) => Ok(url),
+        "http" => Err("headers are sent in the clear over http; use https, or a loopback address".into()),
+        other => Err(format!("`{other}` is no way to reach a server; use https")),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+}
+
+fn client(url: &Url) -> Result<Client, String> {
+    // A second call finds it installed, which is as good.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let mut client = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(15));
+    if url.scheme() == "http" {
+        // No certificate is ever looked at, and there may be none on this machine.
+        client = client.tls_certs_only([]);
+    }
+    if is_loopback(url) {
+        client = client.no_proxy();
+    }
+    client.build().map_err(|error| told(&error))
+}
+
+fn header_map(headers: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let header = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is no header"))?;
+        let mut value =
+            HeaderValue::try_from(value.as_str()).map_err(|_| format!("the header `{name}` cannot be sent"))?;
+        value.set_sensitive(true);
+        map.insert(header, value);
+    }
+    Ok(map)
+}
+
+async fn carry(http: Arc<Http>, link: Arc<Link>, mut queue: mpsc::Receiver<Value>) {
+    let mut posts = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = link.closing.cancelled() => break,
+            () = link.ended.cancelled() => break,
+            Some(_) = posts.join_next(), if !posts.is_empty() => {}
+            message = queue.recv() => {
+                let Some(message) = message else { break };
+                let method = message["method"].as_str().unwrap_or_default();
+                match message["id"].as_u64().filter(|_| !method.is_empty()) {
+                    Some(id) => _ = posts.spawn(http.clone().ask(link.clone(), message, id)),
+                    None => {
+                        let starts = method == "notifications/initialized";
+                        // In order: what follows may rest on it.
+                        _ = timeout(NOTICE, http.post(&link, &message).send()).await;
+                        if starts && !http.older {
+                            posts.spawn(http.clone().listen(link.clone()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if http.session().is_some() && link.closing.is_cancelled() {
+        let request = http.request(&link, Method::DELETE);
+        _ = timeout(Duration::from_secs(2), request.send()).await;
+    }
+    link.end("the connection was closed");
+}
+
+impl Http {
+    fn session(&self) -> Option<HeaderValue> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn request(&self, link: &Link, method: Method) -> RequestBuilder {
+        // Set before the first message is carried.
+        let url = self.to.get().map_or("", Url::as_str);
+        let mut request = self.client.request(method, url).headers(self.headers.clone());
+        if let Some(session) = self.session() {
+            request = request.header(SESSION, session);
+        }
+        if let Some(revision) = link.revision.get() {
+            request = request.header(REVISION, revision);
+        }
+        request
+    }
+
+    fn post(&self, link: &Link, message: &Value) -> RequestBuilder {
+        self.request(link, Method::POST)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .body(message.to_string())
+    }
+
+    async fn ask(self: Arc<Self>, link: Arc<Link>, message: Value, id: u64) {
+        let work = self.exchange(&link, &message, id);
+        let lost = match timeout(self.limit, work).await {
+            Ok(Ok(())) if self.older => return,
+            Ok(Ok(())) => Lost::Refused(-32603, "no answer came to this question".into()),
+            Ok(Err(lost)) => lost,
+            Err(_) => Lost::Timeout,
+        };
+        if let Lost::Ended(why) = &lost {
+            link.end(why.clone());
+        }
+        link.fail(id, lost);
+    }
+
+    async fn exchange(&self, link: &Link, message: &Value, id: u64) -> Result<(), Lost> {
+        let response = self.post(link, message).send().await.map_err(|error| Lost::Ended(told(&error)))?;
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && self.session().is_some() {
+            return Err(Lost::Ended("it has forgotten the session".into()));
+        }
+        if !status.is_success() {
+            let body = body(response, 2048).await.unwrap_or_default();
+            let said = text::remark(&String::from_utf8_lossy(&body));
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            return Err(Lost::Refused(i64::from(status.as_u16()), format!("{}{said}", refusal(status))));
+        }
+        if message["method"] == "initialize"
+            && let Some(session) = response.headers().get(SESSION)
+        {
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+        }
+        if is_stream(&response) {
+            Pump::new(response).run(link, Some(id)).await;
+        } else if !self.older {
+            let body = body(response, LONGEST).await.map_err(|why| Lost::Refused(-32603, why))?;
+            link.take(&body);
+        }
+        Ok(())
+    }
+
+    /// What the server says by itself comes by a stream of its own, where it has one.
+    async fn listen(self: Arc<Self>, link: Arc<Link>) {
+        for turn in 0..STREAMS {
+            let request = self.request(&link, Method::GET).header(ACCEPT, "text/event-stream");
+            let Ok(response) = request.send().await else { return };
+            if !response.status().is_success() || !is_stream(&response) {
+                return;
+            }
+            Pump::new(response).run(&link, None).await;
+            sleep(Duration::from_secs(1 << turn.min(6))).await;
+        }
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+/// The body, if it is not too large.
+async fn body(response: Response, most: usize) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    let mut pieces = response.bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| told(&error))?;
+        if body.len() + piece.len() > most {
+            return Err(format!("it sent more than {most} bytes, which is not taken; ask for less at once"));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+/// Events of a stream, one after another.
+struct Pump {
+    pieces: futures::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
+    events: Events,
+    ready: VecDeque<Event>,
+}
+
+impl Pump {
+    fn new(response: Response) -> Self {
+        let pieces = response.bytes_stream().map(|it| it.map(|piece| piece.to_vec())).boxed();
+        Self { pieces, events: Events::default(), ready: VecDeque::new() }
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let piece = self.pieces.next().await?.ok()?;
+            self.ready.extend(self.events.push(&piece).ok()?);
+        }
+    }
+
+    /// Hands messages over until the stream ends, or the question is answered.
+    async fn run(&mut self, link: &Link, until: Option<u64>) {
+        while let Some(event) = self.next().await {
+            if event.kind.is_empty() || event.kind == "message" {
+                link.take(&event.data);
+            }
+            if until.is_some_and(|id| !link.is_open(id)) {
+                return;
+            }
+        }
+    }
+
+    /// Where an older server wants its messages: on the same host, nowhere else.
+    async fn endpoint(&mut self, stream: &Url) -> Result<Url, String> {
+        while let Some(event) = self.next().await {
+            if event.kind != "endpoint" {
+                continue;
+            }
+            let place = String::from_utf8_lossy(&event.data).into_owned();
+            let url = stream.join(&place).map_err(|error| format!("its endpoint is no URL: {error}"))?;
+            if url.origin() != stream.origin() {
+                return Err("its endpoint is on another host, and was not used".into());
+            }
+            return Ok(url);
+        }
+        Err("its stream ended before it named an endpoint".into())
+    }
+}
+
+fn refusal(status: StatusCode) -> String {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            format!("it wants other credentials ({status}); mend its headers in the settings")
+        }
+        status if status.is_redirection() => format!("it leads elsewhere ({status}), which is not followed"),
+        status => format!("HTTP {status}"),
+    }
+}
+
+/// An error with its reasons, and without the URL, which may hold a token.
+fn told(error: &reqwest::Error) -> String {
+    let mut words = String::from("cannot be reached");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        words.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text::remark(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_does_not_travel_in_the_clear() {
+        let some = BTreeMap::from([("Authorization".to_owned(), "Bearer x".to_owned())]);
+        let none = BTreeMap::new();
+        let seen = [
+            ("https://a.example/mcp", &some),
+            ("http://127.0.0.1:1/mcp", &some),
+            ("http://a.example/mcp", &none),
+            ("http://127.a.example/mcp", &some),
+            ("file:///etc/passwd", &none),
+            ("nonsense", &none),
+        ]
+        .map(|(url, headers)| checked(url, headers).is_ok());
+        assert_eq!(seen, [true, true, true, false, false, false]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Lines of a bounded length out of a pipe.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+/// The longest message that is taken.
+pub(crate) const LONGEST: usize = 8 << 20;
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// A whole line, without its end.
+    Whole(Vec<u8>),
+    /// A line longer than [`LONGEST`]; it was passed over.
+    TooLong,
+    /// Nothing any more.
+    End,
+}
+
+/// The next line.
+pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Line> {
+    let mut line = Vec::new();
+    let mut skipping = false;
+    loop {
+        let piece = from.fill_buf().await?;
+        if piece.is_empty() {
+            return Ok(if skipping || line.is_empty() { Line::End } else { Line::Whole(line) });
+        }
+        let (take, ends) = match piece.iter().position(|it| *it == b'\n') {
+            Some(at) => (at, true),
+            None => (piece.len(), false),
+        };
+        skipping = skipping || line.len() + take > LONGEST;
+        if skipping {
+            line = Vec::new();
+        } else {
+            line.extend_from_slice(&piece[..take]);
+        }
+        from.consume(take + usize::from(ends));
+        if ends {
+            return Ok(if skipping { Line::TooLong } else { Line::Whole(line) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_is_passed_over() {
+        let mut text = b"one\n".to_vec();
+        text.resize(LONGEST + 100, b'x');
+        text.extend(b"\n\nlast");
+        let mut from = tokio::io::BufReader::new(&text[..]);
+        let mut seen = Vec::new();
+        loop {
+            match next(&mut from).await.unwrap() {
+                Line::Whole(line) => seen.push(String::from_utf8(line).unwrap()),
+                Line::TooLong => seen.push("(too long)".into()),
+                Line::End => break,
+            }
+        }
+        assert_eq!(seen, ["one", "(too long)", "", "last"]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Resources of servers: listed and read as two tools.
+
+use std::{
+    fs::{DirBuilder, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use helve_contract::{Effects, Entry, Error, Reply, Result, Spec};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{
+    call::bounded,
+    connect,
+    link::{Link, Lost},
+    name,
+    servers::{Inner, Server},
+    text,
+};
+
+/// Characters of what a list tells about one resource.
+const REMARK: usize = 1000;
+/// How long one server may take when all are asked.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `ListMcpResources` and `ReadMcpResource`.
+pub(crate) fn entries(inner: &Arc<Inner>) -> Vec<Entry> {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let listing = json!({
+        "type": "object",
+        "properties": { "server": text("Only the resources of this server.") },
+        "additionalProperties": false,
+    });
+    let reading = json!({
+        "type": "object",
+        "properties": {
+            "server": text("The name of the server."),
+            "uri": text("The URI of the resource, as it was listed."),
+        },
+        "required": ["server", "uri"],
+        "additionalProperties": false,
+    });
+    let (one, other) = (inner.clone(), inner.clone());
+    vec![
+        Entry::dynamic(
+            spec("ListMcpResources", "Lists the resources that MCP servers offer.", listing, Effects::READS),
+            move |args, _| {
+                let inner = one.clone();
+                Box::pin(async move { list(&inner, args["server"].as_str()).await })
+            },
+        ),
+        Entry::dynamic(
+            spec(
+                "ReadMcpResource",
+                "Reads a resource of an MCP server. What is not text is saved to a file, whose name is told.",
+                reading,
+                Effects::READS | Effects::NETWORK,
+            ),
+            move |args, call| {
+                let inner = other.clone();
+                Box::pin(async move {
+                    let [server, uri] = ["server", "uri"].map(|it| args[it].as_str().unwrap_or_default());
+                    tokio::select! {
+                        reply = read(&inner, server, uri) => reply,
+                        () = call.cancel.cancelled() => Err(Error::Cancelled),
+                    }
+                })
+            },
+        ),
+    ]
+}
+
+fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec {
+    Spec {
+        name: name.into(),
+        aliases: vec![format!("{name}Tool")],
+        description: description.into(),
+        schema,
+        output: None,
+        effects,
+        tier: None,
+        timeout: Duration::from_secs(300),
+    }
+}
+
+async fn list(inner: &Inner, only: Option<&str>) -> Result<Reply> {
+    let servers = match only {
+        Some(name) => vec![inner.named(name)?.clone()],
+        None => inner.servers.clone(),
+    };
+    let asked = servers.iter().map(|server| async move {
+        // One that is asked for by name says why it cannot answer; among all, it is left out.
+        let link = match (server.link_for_resources(), only) {
+            (Ok(Some(link)), _) => link,
+            (Ok(None), _) => return Ok((server, Vec::new())),
+            (Err(error), Some(_)) => return Err(error),
+            (Err(error), None) => return Ok((server, vec![Err(error.to_string())])),
+        };
+        match (resources_of(server, &link).await, only) {
+            (Ok(found), _) => Ok((server, found.into_iter().map(Ok).collect())),
+            (Err(lost), Some(_)) => Err(failed(server, &lost)),
+            (Err(lost), None) => Ok((server, vec![Err(failed(server, &lost).to_string())])),
+        }
+    });
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for answer in futures::future::join_all(asked).await {
+        for item in answer?.1 {
+            match item {
+                Ok(resource) => all.push(resource),
+                Err(note) => notes.push(note),
+            }
+        }
+    }
+    Ok(Reply { notes, ..Reply::json(all.into()) })
+}
+
+async fn resources_of(server: &Server, link: &Link) -> Result<Vec<Value>, Lost> {
+    let limit = server.settings.call.min(PATIENCE);
+    let found = connect::list(link, "resources/list", "resources", limit).await?;
+    Ok(found.iter().filter_map(|it| listed(server, it)).collect())
+}
+
+fn listed(server: &Server, told: &Value) -> Option<Value> {
+    let uri = told["uri"].as_str().filter(|it| it.len() <= 8192 && !it.chars().any(text::is_hidden))?;
+    let mut item = Map::new();
+    item.insert("uri".into(), uri.into());
+    item.insert("name".into(), text::clean(told["name"].as_str().unwrap_or(uri), REMARK).into());
+    for key in ["mimeType", "description"] {
+        if let Some(words) = told[key].as_str() {
+            item.insert(key.into(), text::clean(words, REMARK).into());
+        }
+    }
+    item.insert("server".into(), server.settings.name.as_str().into());
+    Some(item.into())
+}
+
+async fn read(inner: &Inner, server: &str, uri: &str) -> Result<Reply> {
+    let server = inner.named(server)?;
+    let none = || Error::failed(format!("the MCP server `{}` has no resources", server.settings.name));
+    let link = server.link_for_resources()?.ok_or_else(none)?;
+    let asked = link.ask("resources/read", json!({ "uri": uri }), server.settings.call, None).await;
+    let mut answer = asked.map_err(|lost| failed(server, &lost))?;
+    let mut contents = Vec::new();
+    if let Value::Array(parts) = answer["contents"].take() {
+        for part in parts {
+            contents.push(content(inner, server, &part).map_err(Error::failed)?);
+        }
+    }
+    Ok(Reply::json(json!({ "contents": contents })))
+}
+
+/// One content of a resource: its text, or the file that it was saved to.
+pub(crate) fn content(inner: &Inner, server: &Server, told: &Value) -> Result<Value, String> {
+    let mut content = Map::new();
+    content.insert("uri".into(), text::remark(told["uri"].as_str().unwrap_or_default()).into());
+    let mime = told["mimeType"].as_str().map(text::remark);
+    if let Some(mime) = &mime {
+        content.insert("mimeType".into(), mime.as_str().into());
+    }
+    if let Some(words) = told["text"].as_str() {
+        content.insert("text".into(), bounded(&text::plain(words), server.settings.output).into());
+    } else if let Some(blob) = told["blob"].as_str() {
+        let bytes = BASE64.decode(blob).map_err(|error| format!("the server sent broken base64: {error}"))?;
+        let file =
+            saved(inner, server, &bytes, mime.as_deref()).map_err(|error| format!("it cannot be saved: {error}"))?;
+        content.insert("blobSavedTo".into(), file.into());
+    }
+    Ok(content.into())
+}
+
+/// Saves bytes to a file that is named after them.
+fn saved(inner: &Inner, server: &Server, bytes: &[u8], mime: Option<&str>) -> io::Result<String> {
+    let folder = &inner.folders.blobs;
+    if !folder.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mark = name::hex(&Sha256::digest(bytes));
+    let ending = mime.and_then(|it| it.split('/').nth(1)).map(name::cleaned).filter(|it| (1..=12).contains(&it.len()));
+    let file =
+        format!("{}-{}.{}", name::cleaned(&server.settings.name), &mark[..16], ending.as_deref().unwrap_or("bin"));
+    let path = folder.join(file);
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(mut file) => file.write_all(bytes)?,
+        // The same bytes were saved before.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    Ok(path.display().to_string())
+}
+
+fn failed(server: &Server, lost: &Lost) -> Error {
+    match lost {
+        Lost::Timeout => Error::Timeout(server.settings.call),
+        lost => Error::failed(format!("the MCP server `{}` {}", server.settings.name, lost.told())),
+    }
+}

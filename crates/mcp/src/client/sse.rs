@@ -1,0 +1,92 @@
+//! Server-sent events out of pieces.
+
+use super::lines::LONGEST;
+
+/// One event.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Its kind; empty is a message.
+    pub(crate) kind: String,
+    /// What it carries.
+    pub(crate) data: Vec<u8>,
+}
+
+/// Events in the making.
+#[derive(Default)]
+pub(crate) struct Events {
+    line: Vec<u8>,
+    event: Event,
+    has_data: bool,
+    after_return: bool,
+}
+
+/// An event was larger than is taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl Events {
+    /// Takes a piece and gives the events that it completes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+        let mut whole = Vec::new();
+        for byte in bytes {
+            let second_half = std::mem::replace(&mut self.after_return, *byte == b'\r') && *byte == b'\n';
+            match byte {
+                b'\n' if second_half => {}
+                b'\n' | b'\r' => self.end_line(&mut whole),
+                byte => self.line.push(*byte),
+            }
+            if self.line.len() + self.event.data.len() > LONGEST {
+                return Err(TooLong);
+            }
+        }
+        Ok(whole)
+    }
+
+    fn end_line(&mut self, whole: &mut Vec<Event>) {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            if std::mem::take(&mut self.has_data) {
+                whole.push(event);
+            }
+            return;
+        }
+        let (field, value) = match line.iter().position(|it| *it == b':') {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (&line[..], &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push(b'\n');
+                }
+                self.event.data.extend_from_slice(value);
+            }
+            b"event" => self.event.kind = String::from_utf8_lossy(value).into_owned(),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_whole_however_they_were_cut() {
+        let text = ": hello\r\nevent: endpoint\r\ndata: /post\r\n\r\ndata:a\ndata: b\nid: 7\n\nevent: empty\n\ndata: c";
+        for size in [1, 3, 1000] {
+            let mut events = Events::default();
+            let seen: Vec<Event> = text.as_bytes().chunks(size).flat_map(|piece| events.push(piece).unwrap()).collect();
+            let event = |kind: &str, data: &str| Event { kind: kind.into(), data: data.into() };
+            assert_eq!(seen, [event("endpoint", "/post"), event("", "a\nb")]);
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_refused() {
+        let mut events = Events::default();
+        assert_eq!(events.push(&vec![b'x'; LONGEST + 1]), Err(TooLong));
+    }
+}

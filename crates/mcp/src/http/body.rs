@@ -1,0 +1,85 @@
+//! What goes back over HTTP: a refusal, a message, a stream.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    Response, StatusCode,
+    body::Frame,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+};
+
+use super::stream::Reader;
+use crate::{
+    answer,
+    wire::{Fault, Id},
+};
+
+/// The body of any response.
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// Any response.
+pub(crate) type Reply = Response<Body>;
+
+/// Why a request is not served.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    id: Option<Id>,
+    fault: Fault,
+}
+
+impl Refusal {
+    /// A refusal of the transport.
+    pub(crate) fn new(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { status, id: None, fault: Fault::new(-32000, why) }
+    }
+
+    /// A refusal of a request that could be read.
+    pub(crate) fn of(status: StatusCode, id: Option<Id>, fault: Fault) -> Self {
+        Self { status, id, fault }
+    }
+
+    /// As a response.
+    pub(crate) fn reply(self) -> Reply {
+        let mut reply = json(self.status, answer::error(self.id.as_ref(), &self.fault));
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::METHOD_NOT_ALLOWED => {
+                reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+            }
+            _ => {}
+        }
+        reply
+    }
+}
+
+/// A message as the whole response.
+pub(crate) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
+    typed(status, "application/json", Full::new(Bytes::from(message)).boxed_unsync())
+}
+
+/// A response that says nothing.
+pub(crate) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Empty::new().boxed_unsync());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// Events, as they come.
+pub(crate) fn events(reader: Reader) -> Reply {
+    let frames = futures::stream::unfold(reader, |mut reader| async move {
+        let bytes = reader.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(bytes)), reader))
+    });
+    typed(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync())
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: Body) -> Reply {
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}

@@ -1,0 +1,309 @@
+//! What one client is told over one stream of events: in order, and once more from where it lost us.
+
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{runtime::Handle, sync::watch, time::sleep};
+
+use crate::{
+    peer::{Outbox, Peer},
+    wire::Id,
+};
+
+/// What is kept to be told again.
+const KEPT: usize = 1 << 20;
+/// What may wait for a client that does not read. More is dropped; an answer never is.
+const WAITING: usize = 8 << 20;
+/// A word now and then, so that nobody between us takes the connection for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// When a client that lost us shall come back, in milliseconds.
+const RETRY: u32 = 1000;
+
+/// How a stream is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Without numbers: who loses it asks again.
+    Once,
+    /// With numbers: who loses it goes on where it was.
+    Numbered,
+    /// The same, with a first event that says nothing, so that there is a number from the start.
+    Primed,
+}
+
+/// What a stream answers, and how to give up on it.
+pub(crate) struct Errand {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) ids: Vec<Id>,
+    /// How long to wait for a client that may come back.
+    pub(crate) grace: Duration,
+}
+
+impl Errand {
+    /// Nobody waits for it any more.
+    pub(crate) fn cancel(&self) {
+        for id in &self.ids {
+            self.peer.cancel(id);
+        }
+    }
+}
+
+/// A stream of events.
+pub(crate) struct Stream {
+    /// Its name in the session.
+    pub(crate) name: u64,
+    manner: Manner,
+    errand: Option<Errand>,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+struct State {
+    /// Messages, the first of which has the number `first`.
+    messages: VecDeque<Bytes>,
+    first: u64,
+    /// Bytes of all messages, and of those that nobody has read.
+    bytes: usize,
+    unread: usize,
+    /// The number after the last that was read.
+    read: u64,
+    ended: bool,
+    /// Who reads: only the last that came.
+    reader: u64,
+    is_read: bool,
+}
+
+/// What a stream says first.
+pub(crate) enum First {
+    /// Its only word is the answer.
+    Answer(Bytes),
+    /// There is more to come, or the answer takes its time.
+    Words,
+    /// There is no answer: the request was cancelled.
+    Nothing,
+}
+
+impl Stream {
+    /// A stream that has said nothing.
+    pub(crate) fn new(name: u64, manner: Manner, errand: Option<Errand>) -> Arc<Self> {
+        let state = State {
+            messages: VecDeque::new(),
+            first: 1,
+            bytes: 0,
+            unread: 0,
+            read: 1,
+            ended: false,
+            reader: 0,
+            is_read: false,
+        };
+        Arc::new(Self { name, manner, errand, state: Mutex::new(state), changed: watch::Sender::new(()) })
+    }
+
+    /// The last word, where there is one.
+    pub(crate) fn finish(&self, answer: Option<Vec<u8>>) {
+        let mut state = self.lock();
+        if let Some(answer) = answer {
+            state.push(answer.into());
+        }
+        state.ended = true;
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Waits for the first word, or for as long as one should wait with a plain answer in mind.
+    pub(crate) async fn first(&self, patience: Duration) -> First {
+        let mut changed = self.changed.subscribe();
+        let patience = sleep(patience);
+        tokio::pin!(patience);
+        loop {
+            {
+                let state = self.lock();
+                match (state.ended, state.messages.front()) {
+                    (true, None) => return First::Nothing,
+                    (true, Some(answer)) if state.messages.len() == 1 => return First::Answer(answer.clone()),
+                    (_, Some(_)) => return First::Words,
+                    (false, None) => {}
+                }
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = &mut patience => return First::Words,
+            }
+        }
+    }
+
+    /// Reads from the start, or after the event with this number. Who read before is cut off.
+    pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> Reader {
+        let mut state = self.lock();
+        state.reader += 1;
+        state.is_read = true;
+        let reader = state.reader;
+        drop(state);
+        self.changed.send_replace(());
+        let primed = after.is_some() || self.manner != Manner::Primed;
+        Reader { stream: self.clone(), next: after.map_or(1, |it| it.saturating_add(1)), reader, primed }
+    }
+
+    /// Cuts off whoever reads; the client comes back for the rest.
+    pub(crate) fn cut(&self) {
+        let mut state = self.lock();
+        state.reader += 1;
+        state.is_read = false;
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Whether anybody reads it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.lock().is_read
+    }
+
+    /// Whether there is nothing more to come, and all was read.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.ended && state.unread == 0
+    }
+
+    /// The reader went away before the end.
+    fn left(self: &Arc<Self>, reader: u64) {
+        let mut state = self.lock();
+        if state.reader != reader {
+            return;
+        }
+        state.is_read = false;
+        if state.ended {
+            return;
+        }
+        drop(state);
+        let Some(errand) = &self.errand else { return };
+        match Handle::try_current() {
+            Ok(runtime) if self.manner != Manner::Once => {
+                let stream = self.clone();
+                runtime.spawn(async move { stream.wait_for_return(reader).await });
+            }
+            _ => errand.cancel(),
+        }
+    }
+
+    async fn wait_for_return(&self, reader: u64) {
+        let Some(errand) = &self.errand else { return };
+        sleep(errand.grace).await;
+        let is_gone = {
+            let state = self.lock();
+            state.reader == reader && !state.ended
+        };
+        if is_gone {
+            errand.cancel();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn push(&mut self, message: Bytes) {
+        self.bytes += message.len();
+        self.unread += message.len();
+        self.messages.push_back(message);
+        self.forget();
+    }
+
+    /// Lets go of the oldest of what was read.
+    fn forget(&mut self) {
+        while self.bytes > KEPT && self.first < self.read {
+            let Some(oldest) = self.messages.pop_front() else { return };
+            self.bytes -= oldest.len();
+            self.first += 1;
+        }
+    }
+
+    /// The message with this number, or the oldest after it that is still there.
+    fn take(&mut self, number: u64) -> Option<(u64, Bytes)> {
+        let number = number.max(self.first);
+        let message = self.messages.get((number - self.first) as usize)?.clone();
+        if number >= self.read {
+            self.read = number + 1;
+            self.unread = self.unread.saturating_sub(message.len());
+            self.forget();
+        }
+        Some((number, message))
+    }
+}
+
+impl Outbox for Stream {
+    fn send(&self, message: Vec<u8>) {
+        let mut state = self.lock();
+        if state.ended || state.unread + message.len() > WAITING {
+            return;
+        }
+        state.push(message.into());
+        drop(state);
+        self.changed.send_replace(());
+    }
+}
+
+/// Somebody who reads a stream. Dropped when the connection is gone.
+pub(crate) struct Reader {
+    stream: Arc<Stream>,
+    next: u64,
+    reader: u64,
+    primed: bool,
+}
+
+impl Reader {
+    /// The next piece of the response; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        if !self.primed {
+            self.primed = true;
+            return Some(format!("id: {}-0\nretry: {RETRY}\ndata: \n\n", self.stream.name).into());
+        }
+        let mut changed = self.stream.changed.subscribe();
+        loop {
+            {
+                let mut state = self.stream.lock();
+                if state.reader != self.reader {
+                    return None;
+                }
+                if let Some((number, message)) = state.take(self.next) {
+                    self.next = number + 1;
+                    return Some(self.event(number, &message));
+                }
+                if state.ended {
+                    return None;
+                }
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = sleep(HEARTBEAT) => return Some(Bytes::from_static(b": still here\n\n")),
+            }
+        }
+    }
+
+    /// A message as an event. It is one line: what we write has no line's end inside.
+    fn event(&self, number: u64, message: &[u8]) -> Bytes {
+        let mut head = String::new();
+        if self.stream.manner != Manner::Once {
+            _ = writeln!(head, "id: {}-{number}", self.stream.name);
+        }
+        head.push_str("event: message\ndata: ");
+        [head.as_bytes(), message, b"\n\n"].concat().into()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stream.left(self.reader);
+    }
+}
+
+/// The stream and the number in the name of an event.
+pub(crate) fn place(event: &str) -> Option<(u64, u64)> {
+    let (stream, number) = event.split_once('-')?;
+    Some((stream.parse().ok()?, number.parse().ok()?))
+}

@@ -1,0 +1,43 @@
+//! From a module's thread to the host: the module waits, the call's own task does the work.
+//!
+//! Whoever drops the task's end has the last word: nothing that the module asks for later is done.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use helve_contract::ports::Host;
+use tokio::sync::{mpsc, oneshot};
+
+/// A piece of work for the call's task.
+pub(super) type Job = BoxFuture<'static, ()>;
+
+/// The module's end.
+pub(super) struct Bridge {
+    host: Arc<dyn Host>,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// Nobody waits for this call any more.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl Bridge {
+    /// A bridge to a host, and the end that does the work.
+    pub(super) fn to(host: Arc<dyn Host>) -> (Self, mpsc::Receiver<Job>) {
+        let (jobs, asked) = mpsc::channel(1);
+        (Self { host, jobs }, asked)
+    }
+
+    /// Has something done by the host, and waits for it. Only from a thread that may block.
+    pub(super) fn ask<T, F>(&self, work: impl FnOnce(Arc<dyn Host>) -> F) -> Result<T, Gone>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let work = work(self.host.clone());
+        let job = Box::pin(async move { _ = answer.send(work.await) });
+        self.jobs.blocking_send(job).map_err(|_| Gone)?;
+        answered.blocking_recv().map_err(|_| Gone)
+    }
+}

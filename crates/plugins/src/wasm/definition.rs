@@ -1,0 +1,102 @@
+//! What a module's author says about it, in a file beside it or in the configuration.
+
+use std::{fs::File, io::Read, path::Path};
+
+use helve_contract::{Effects, Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Profile;
+
+/// The largest definition that is read.
+const LARGEST: u64 = 256 * 1024;
+
+/// What the model is told about a module, and what the module may reach.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// What the model calls.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of the arguments.
+    #[serde(default)]
+    pub parameters: Value,
+    /// What it may reach.
+    pub profile: Profile,
+    /// Effects beside those that follow from the profile, by name. None is taken away by leaving it out.
+    #[serde(default)]
+    pub effects: Vec<String>,
+    /// What the module knows the operation as, where that is not the tool's name.
+    #[serde(default)]
+    pub operation: Option<String>,
+}
+
+impl Definition {
+    /// Reads the JSON file of the same name beside a module.
+    pub fn beside(module: &Path) -> Result<Self> {
+        let path = module.with_extension("json");
+        let told = |why: String| Error::failed(format!("{}: {why}", path.display()));
+        let file = File::open(&path).map_err(|error| told(error.to_string()))?;
+        let mut text = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| told(error.to_string()))?;
+        if text.len() as u64 > LARGEST {
+            return Err(told(format!("more than {LARGEST} bytes for a definition")));
+        }
+        serde_json::from_slice(&text).map_err(|error| told(error.to_string()))
+    }
+
+    /// What the module is asked for.
+    pub(super) fn operation(&self) -> &str {
+        self.operation.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Everything that a call can do: by the profile, and by the author's own word.
+    pub(super) fn effects(&self) -> Effects {
+        let more = self.effects.iter().filter_map(|name| effect(name));
+        more.fold(self.profile.effects(), Effects::and)
+    }
+
+    /// The same, cleaned; or what is wrong with it.
+    pub(super) fn checked(&self, module: &Path) -> Result<Self> {
+        let module = format!("the module {}", module.display());
+        crate::good_name(&module, &self.name)?;
+        let wrong = |why: String| Err(Error::failed(format!("{module}: {why}")));
+        if let Some(name) = self.effects.iter().find(|name| effect(name).is_none()) {
+            let known: Vec<_> = EVERY.names().collect();
+            return wrong(format!("{name:?} is no effect; there are {}", known.join(", ")));
+        }
+        match Profile::of_operation(self.operation()) {
+            Some(legal) if legal != self.profile => {
+                wrong(format!("{} runs with the profile {legal}, not {}", self.operation(), self.profile))
+            }
+            _ => Ok(Self {
+                description: crate::bounded(&self.description),
+                parameters: crate::protocol::object_schema(self.parameters.clone()),
+                ..self.clone()
+            }),
+        }
+    }
+}
+
+const EVERY: Effects = Effects::READS
+    .and(Effects::WRITES)
+    .and(Effects::NETWORK)
+    .and(Effects::EXECUTES)
+    .and(Effects::SPAWNS)
+    .and(Effects::BLOCKS)
+    .and(Effects::DESTROYS);
+
+fn effect(name: &str) -> Option<Effects> {
+    let all = [
+        Effects::READS,
+        Effects::WRITES,
+        Effects::NETWORK,
+        Effects::EXECUTES,
+        Effects::SPAWNS,
+        Effects::BLOCKS,
+        Effects::DESTROYS,
+    ];
+    all.into_iter().find(|effect| effect.names().eq([name]))
+}

@@ -1,0 +1,64 @@
+//! Tools that are WebAssembly modules: `wasm32-wasip1` programs that see the folders of their profile and nothing else.
+//!
+//! A module is compiled once. Every call gets a fresh memory, one JSON object on standard input, and answers with one
+//! on standard output. Files are reached through the session's host, so its rules hold inside the module too.
+
+mod bridge;
+mod definition;
+mod files;
+mod guest;
+mod profile;
+mod tool;
+mod wasi;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use helve_contract::{Entry, Result};
+use serde_json::Value;
+
+pub use self::{definition::Definition, profile::Profile};
+
+/// A module, what the model is told about it, and its limits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The module's file.
+    pub module: PathBuf,
+    /// What it is called and what it may reach.
+    pub definition: Definition,
+    /// How many steps one call may take.
+    pub fuel: u64,
+    /// How many bytes of memory it may use, and as many again for the files it has open.
+    pub memory: usize,
+    /// How long one call may take.
+    pub deadline: Duration,
+}
+
+impl Settings {
+    /// A module with the usual limits: 64 MiB and ten seconds.
+    pub fn new(module: impl Into<PathBuf>, definition: Definition) -> Self {
+        Self {
+            module: module.into(),
+            definition,
+            fuel: 20_000_000_000,
+            memory: 64 * 1024 * 1024,
+            deadline: Duration::from_secs(10),
+        }
+    }
+
+    /// A module whose definition is in the JSON file of the same name beside it: `count.json` for `count.wasm`.
+    pub fn beside(module: impl Into<PathBuf>) -> Result<Self> {
+        let module = module.into();
+        let definition = Definition::beside(&module)?;
+        Ok(Self::new(module, definition))
+    }
+}
+
+/// Takes the record of each call: `{request_id, operation, tool_name, profile, mounts}`.
+pub type Audit = Arc<dyn Fn(&Value) + Send + Sync>;
+
+/// Compiles a module and returns it as a tool.
+pub fn load(settings: Settings, audit: Audit) -> Result<Entry> {
+    let definition = settings.definition.checked(&settings.module)?;
+    let module = tool::compile(&settings.module)?;
+    Ok(tool::entry(settings, definition, module, audit))
+}
