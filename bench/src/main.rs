@@ -13,9 +13,10 @@ use anyhow::{Context, Result, bail};
 use crate::{measure::Effort, report::Report};
 
 const HELP: &str = "\
-Usage: bench/run [--only GROUP[,GROUP]] [--quick] [--calm] [--helve PATH] [--out DIR]
+Usage: bench/run [--only GROUP[,GROUP]] [--like TEXT] [--quick] [--calm] [--helve PATH] [--out DIR]
 
   --only GROUP   engine, files, search, patch, exec or mcp; all of them when left out
+  --like TEXT    only comparisons with this text in their name
   --quick        fewer pairs and smaller trees: to see that it runs, not for figures
   --calm         before all other work of the machine; needs root
   --helve PATH   the `helve` that the group mcp starts; the one beside this program when left out
@@ -24,6 +25,7 @@ Usage: bench/run [--only GROUP[,GROUP]] [--quick] [--calm] [--helve PATH] [--out
 /// What was asked for on the command line.
 struct Wishes {
     only: Vec<String>,
+    like: String,
     quick: bool,
     helve: Option<PathBuf>,
     out: PathBuf,
@@ -50,12 +52,14 @@ fn main() -> ExitCode {
 }
 
 fn wishes(args: Vec<String>) -> Result<Wishes> {
-    let mut wishes = Wishes { only: Vec::new(), quick: false, helve: None, out: "bench/out".into() };
+    let mut wishes =
+        Wishes { only: Vec::new(), like: String::new(), quick: false, helve: None, out: "bench/out".into() };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} wants a value; see --help"));
         match arg.as_str() {
             "--only" => wishes.only.extend(value()?.split(',').map(str::to_owned)),
+            "--like" => wishes.like = value()?,
             "--quick" => wishes.quick = true,
             "--helve" => wishes.helve = Some(value()?.into()),
             "--out" => wishes.out = value()?.into(),
@@ -72,7 +76,7 @@ fn wishes(args: Vec<String>) -> Result<Wishes> {
 /// Runs the groups. What fails is told, and the others still run.
 fn run(wishes: &Wishes) -> Result<ExitCode> {
     let effort = if wishes.quick { Effort::quick() } else { Effort::full() };
-    let mut report = Report::new(effort, wishes.helve.clone());
+    let mut report = Report::new(effort, wishes.helve.clone(), wishes.like.clone());
     for (name, group) in groups::ALL {
         if wishes.only.is_empty() || wishes.only.iter().any(|it| it == name) {
             report.begin(name);

@@ -14,6 +14,7 @@ pub(crate) struct Report {
     pub(crate) effort: Effort,
     /// The `helve` to start.
     pub(crate) helve: Option<PathBuf>,
+    like: String,
     group: &'static str,
     load: String,
     rows: Vec<Row>,
@@ -88,10 +89,10 @@ impl<'a> Duel<'a> {
 
 impl Report {
     /// Nothing measured yet.
-    pub(crate) fn new(effort: Effort, helve: Option<PathBuf>) -> Self {
+    pub(crate) fn new(effort: Effort, helve: Option<PathBuf>, like: String) -> Self {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-        Self { effort, helve, group: "", load, rows: Vec::new(), remarks: Vec::new() }
+        Self { effort, helve, like, group: "", load, rows: Vec::new(), remarks: Vec::new() }
     }
 
     /// A new group.
@@ -102,6 +103,9 @@ impl Report {
 
     /// Measures two sides and tells it.
     pub(crate) fn duel(&mut self, duel: Duel<'_>, ours: Side<'_>, peer: Side<'_>) -> Result<()> {
+        if !duel.ours.contains(&self.like) && !duel.peer.contains(&self.like) {
+            return Ok(());
+        }
         let about = || format!("{} against {}", duel.ours, duel.peer);
         let measured = self.effort.compare(ours, peer).with_context(about)?;
         let row = Row {

@@ -163,11 +163,12 @@ impl Question<'_> {
     }
 
     fn flags(&self) -> Vec<&'static str> {
-        let mut flags = match self.output {
+        let mut flags = vec!["--hidden"];
+        flags.extend(match self.output {
             Output::Content => vec!["--line-number", "--no-heading"],
             Output::Count => vec!["--count"],
             Output::Files => vec!["--files-with-matches"],
-        };
+        });
         if self.any_case {
             flags.push("--ignore-case");
         }

@@ -1,22 +1,29 @@
 //! Plugins: programs of the user's choice that bring tools of their own, started in the sandbox.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use helve_contract::{Access, Entry, Error, PathRules, Reading, Result, Rights, Root, Workspace, ports::Host};
 use tokio::runtime::Runtime;
 
-use crate::{config::Settings, print, remark};
+use crate::{
+    config::{Program, Settings},
+    print, remark,
+};
 
 /// Starts the plugins that the settings name, and returns their tools. One that does not start is told and left out.
 pub(crate) fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
     let mut tools = Vec::new();
-    for argv in settings.plugins() {
-        let shown = argv.join(" ");
+    for program in settings.plugins() {
+        let shown = program.argv.join(" ");
         let log = {
             let shown = shown.clone();
             Arc::new(move |text: &str| remark!("{shown}: {}", print::harmless(text.trim_end())))
         };
-        let begun = place(argv, roots).map(|it| helve_plugins::start(it, host.clone(), log));
+        let begun = place(program, roots).map(|it| helve_plugins::start(it, host.clone(), log));
         match begun.and_then(|it| runtime.block_on(it)) {
             Ok(more) => tools.extend(more),
             Err(error) => remark!("helve: the plugin {shown} is left out: {error}"),
@@ -25,11 +32,16 @@ pub(crate) fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Hos
     tools
 }
 
-/// How a plugin is started: in the workspace, with the session's roots, and its own folder to read.
-fn place(argv: Vec<String>, roots: &[Arc<Root>]) -> Result<helve_plugins::Settings> {
-    let program = argv.first().map(Path::new).ok_or_else(|| Error::failed("it has no path"))?;
-    let program = program.canonicalize().map_err(|error| Error::failed(error.to_string()))?;
-    let own = program.parent().map(Root::readable);
+/// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.
+fn place(Program { mut argv, env }: Program, roots: &[Arc<Root>]) -> Result<helve_plugins::Settings> {
+    let first = argv.first_mut().ok_or_else(|| Error::failed("it has no path"))?;
+    let program = found(Path::new(&*first)).canonicalize().map_err(|error| Error::failed(error.to_string()))?;
+    *first = found(Path::new(&*first)).to_string_lossy().into_owned();
+    // A script that an interpreter runs lies somewhere else than the interpreter.
+    let scripts = argv[1..].iter().map(Path::new).filter(|it| it.is_absolute() && it.is_file());
+    let scripts = scripts.filter_map(|it| it.canonicalize().ok());
+    let own: Vec<Root> =
+        std::iter::once(program).chain(scripts).filter_map(|it| Some(Root::readable(it.parent()?))).collect();
     let roots: Vec<Root> = roots.iter().map(|root| (**root).clone()).chain(own).collect();
     let rights: Vec<_> = roots.iter().map(|root| (root.dir.clone(), root.rights)).collect();
     let workspace = Workspace::new(roots, PathRules::default(), Reading::Absolute);
@@ -40,5 +52,14 @@ fn place(argv: Vec<String>, roots: &[Arc<Root>]) -> Result<helve_plugins::Settin
             workspace.check(dir, access, None)
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(helve_plugins::Settings::new(argv, workspace.top(Access::Read)?, reach))
+    Ok(helve_plugins::Settings { env, ..helve_plugins::Settings::new(argv, workspace.top(Access::Read)?, reach) })
+}
+
+/// A program by its path, or by its name where programs are.
+fn found(program: &Path) -> PathBuf {
+    let named = program.components().count() == 1 && !program.is_absolute();
+    let places = env::var_os("PATH").unwrap_or_default();
+    let inside =
+        env::split_paths(&places).map(|it| it.join(program)).find(|it| named && it.is_absolute() && it.is_file());
+    inside.unwrap_or_else(|| program.to_owned())
 }

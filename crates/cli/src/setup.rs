@@ -13,6 +13,7 @@ use helve_contract::{
     ports::{NoDocuments, NoTasks, State},
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
+use helve_mcp::client::Servers;
 use tokio::{
     runtime::{self, Runtime},
     signal::unix::{SignalKind, signal},
@@ -21,6 +22,7 @@ use tokio::{
 use crate::{
     config::{Origin, Settings},
     fault::Fault,
+    outside::{self, Wanted},
     plugins, remark,
     shell::{self, Folders},
     state,
@@ -36,8 +38,8 @@ const LARGEST_RECORD: u64 = 64 << 20;
 /// Whose consent the calls have.
 #[derive(Clone)]
 pub(crate) enum Purpose {
-    /// The user's, who made the call.
-    Call,
+    /// The user's, who made the call: of this tool, or of any.
+    Call(Option<String>),
     /// Nobody's: a model makes the calls, and this one asks whom it concerns.
     Serve(Arc<dyn Approver>),
 }
@@ -48,6 +50,8 @@ pub(crate) struct Place {
     pub(crate) engine: Arc<Engine>,
     /// Who calls.
     pub(crate) session: Arc<Session>,
+    /// The MCP servers that it uses.
+    pub(crate) servers: Option<Servers>,
     /// Folders that go with the session.
     _leftovers: Leftovers,
 }
@@ -100,6 +104,8 @@ fn is_older(path: &Path, age: Duration) -> bool {
 pub(crate) fn stages() {
     helve_hosts::inner_stage();
     helve_web::child_stage();
+    // What this fails to close was open before; `doctor` and the walls do not depend on it.
+    _ = helve_hosts::harden();
 }
 
 /// A runtime on this thread. Most commands need none.
@@ -132,6 +138,13 @@ pub(crate) async fn asked_to_stop() {
         () = heard(SignalKind::interrupt()) => {}
         () = heard(SignalKind::terminate()) => {}
         () = heard(SignalKind::hangup()) => {}
+    }
+}
+
+/// Ends the MCP servers of a session in good order.
+pub(crate) async fn end_servers(servers: Option<&Servers>) {
+    if let Some(servers) = servers {
+        servers.stop().await;
     }
 }
 
@@ -172,7 +185,7 @@ pub(crate) fn open(
     }
     let run = match &purpose {
         // Whoever calls by hand may call every tool, unless a role was asked for.
-        Purpose::Call => {
+        Purpose::Call(_) => {
             dialect.default_role = None;
             HAND.to_owned()
         }
@@ -199,19 +212,31 @@ pub(crate) fn open(
         },
     )?;
     let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
-    let tools = plugins::start(settings, workspace.roots(), &host, runtime);
+    let mut tools = plugins::start(settings, workspace.roots(), &host, runtime);
+    let wanted = match &purpose {
+        Purpose::Call(Some(tool)) => Wanted::For(tool),
+        Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
+    };
+    let servers = outside::start(settings, &dialect, &wanted, (&state, &spill), runtime);
+    if let Some(servers) = &servers {
+        tools.extend(servers.entries());
+        if dialect.name == "claude" {
+            tools.extend(servers.resource_entries());
+        }
+    }
     let ports = Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) };
     let mut session = Session::new(run.clone(), workspace, ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
+    session.tolerant = settings.flag("tools.tolerant_edit");
 
-    let builder = tools
+    let builder = outside::free(&dialect, tools)
         .into_iter()
         .fold(chosen(settings, dialect.clone()), Builder::tool)
         .gate(gate(settings, &purpose)?)
         .events(events(settings, &state, &run, &purpose)?)
         .spill(Spill::new(spill, keep))
         .scrub(scrub(settings));
-    Ok(Place { engine: Arc::new(finish(builder)?), session: Arc::new(session), _leftovers: leftovers })
+    Ok(Place { engine: Arc::new(finish(builder)?), session: Arc::new(session), servers, _leftovers: leftovers })
 }
 
 fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
@@ -309,8 +334,8 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
         .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
     let configured = settings.text("approval.mode").map(mode);
     let mode = match (purpose, configured) {
-        (Purpose::Call, Some(mode)) if by_flag => mode,
-        (Purpose::Call, _) => Mode::Open,
+        (Purpose::Call(_), Some(mode)) if by_flag => mode,
+        (Purpose::Call(_), _) => Mode::Open,
         (Purpose::Serve(_), Some(mode)) => mode,
         // Whoever starts a server asks his user himself; deny rules, path rules and the walls hold either way.
         (Purpose::Serve(_), None) => Mode::Open,

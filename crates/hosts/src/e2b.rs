@@ -142,7 +142,8 @@ impl E2b {
     /// Puts this program into the sandbox.
     async fn upload(&self, sandbox: &Sandbox) -> Result<String> {
         let own = self.upload.clone().unwrap_or_else(|| "/proc/self/exe".into());
-        let bytes = tokio::fs::read(&own).await.map_err(|error| Error::failed(format!("{}: {error}", own.display())))?;
+        let bytes =
+            tokio::fs::read(&own).await.map_err(|error| Error::failed(format!("{}: {error}", own.display())))?;
         let home = self.home.clone().unwrap_or_else(|| format!("/home/{}/.helve", sandbox.user).into());
         let path = home.join("helve").display().to_string();
         let boundary = "helve-7d1f0c2a94b84e6f";
@@ -154,8 +155,7 @@ impl E2b {
         body.extend(bytes);
         body.extend(format!("\r\n--{boundary}--\r\n").bytes());
         let request = sandbox
-            .call(Method::POST, "/files")
-            .query(&[("path", path.as_str()), ("username", &sandbox.user)])
+            .call(Method::POST, &format!("/files?path={}&username={}", query(&path), query(&sandbox.user)))
             .header(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))
             .timeout(PATIENCE)
             .body(body);
@@ -212,6 +212,12 @@ fn client(url: &str) -> Result<Client> {
 /// A part of an address: nothing that could lead elsewhere.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.'))
+}
+
+/// Text for a query.
+fn query(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    text.bytes().map(|it| if plain(it) { char::from(it).to_string() } else { format!("%{it:02X}") }).collect()
 }
 
 /// A sandbox, ended when it is dropped.
@@ -299,7 +305,8 @@ async fn checked(what: &str, request: RequestBuilder) -> Result<Response> {
 /// The same for an answer in JSON.
 async fn answered(what: &str, request: RequestBuilder) -> Result<Value> {
     let body = checked(what, request).await?.bytes().await;
-    let body = body.map_err(|error| Error::failed(format!("the sandbox service broke off: {}", error.without_url())))?;
+    let body =
+        body.map_err(|error| Error::failed(format!("the sandbox service broke off: {}", error.without_url())))?;
     serde_json::from_slice(&body).map_err(|_| Error::failed("the sandbox service answered something else than JSON"))
 }
 

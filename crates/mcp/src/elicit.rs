@@ -36,7 +36,8 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    fn open(&self) -> (String, oneshot::Receiver<Value>) {
+    /// Opens a question: its id, and where the answer comes.
+    pub(crate) fn open(&self) -> (String, oneshot::Receiver<Value>) {
         let id = format!("helve-{}", self.next.fetch_add(1, Ordering::Relaxed) + 1);
         let (answer, answered) = oneshot::channel();
         self.lock().insert(id.clone(), answer);

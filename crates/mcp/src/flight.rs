@@ -45,6 +45,11 @@ impl Flight {
         }
     }
 
+    /// Whether nothing is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,9 @@ mod answer;
 mod call;
 pub mod client;
 mod elicit;
+mod fixtures;
 mod flight;
+mod http;
 mod lane;
 mod lines;
 mod peer;
@@ -20,6 +22,7 @@ mod stdio;
 mod wire;
 
 pub use elicit::ElicitApprover;
+pub use http::{HttpOptions, Rooms, is_loopback, serve_http};
 pub use peer::{Handled, Outbox, Peer, Work};
 pub use server::{Options, Server};
 pub use stdio::{serve, serve_stdio};

@@ -11,16 +11,17 @@ use crate::{
     answer::{self, Answer, us},
     call,
     elicit::{self, Asks},
+    fixtures,
     flight::{Flight, Seat},
     progress::Steps,
     resources,
-    revision::{self, Era, LEGACY, MODERN},
+    revision::{self, Era, MODERN},
     server::Server,
     wire::{Fault, Id, Message, Params, short},
 };
 
 /// Calls of one client that run at the same time; others wait for their turn.
-const AT_ONCE: usize = 64;
+pub(crate) const AT_ONCE: usize = 64;
 /// Messages in one array.
 const LONGEST_BATCH: usize = 1000;
 /// How long a client may keep a list: tools last as long as we do, files do not.
@@ -30,6 +31,9 @@ const HOUR: u32 = 3_600_000;
 pub trait Outbox: Send + Sync {
     /// Sends one message. Where the client is gone, nothing happens.
     fn send(&self, message: Vec<u8>);
+
+    /// Lets the client come back for the rest, where it can.
+    fn pause(&self) {}
 }
 
 /// What comes of a message.
@@ -50,7 +54,7 @@ pub struct Peer {
     pub(crate) server: Arc<Server>,
     pub(crate) asks: Asks,
     agreed: Mutex<Agreed>,
-    flight: Arc<Flight>,
+    pub(crate) flight: Arc<Flight>,
     turns: Arc<Semaphore>,
     /// Set when no more messages come: streams of changes end, calls may finish.
     closing: CancellationToken,
@@ -74,15 +78,32 @@ struct Request<'a> {
     level: Option<usize>,
 }
 
+impl Request<'_> {
+    fn for_fixtures(&self, params: Option<&RawValue>) -> fixtures::Asked {
+        fixtures::Asked {
+            id: self.id.clone(),
+            method: self.method.to_owned(),
+            era: self.era,
+            logs: self.level.is_some(),
+            params: params.and_then(|it| serde_json::from_str(it.get()).ok()).unwrap_or_default(),
+        }
+    }
+}
+
 impl Peer {
     /// A client that has said nothing yet.
     pub fn new(server: Arc<Server>) -> Arc<Self> {
+        Self::sharing(server, Arc::new(Semaphore::new(AT_ONCE)))
+    }
+
+    /// A client that waits for the same turns as others.
+    pub(crate) fn sharing(server: Arc<Server>, turns: Arc<Semaphore>) -> Arc<Self> {
         Arc::new(Self {
             server,
             asks: Asks::default(),
             agreed: Mutex::default(),
             flight: Arc::default(),
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            turns,
             closing: CancellationToken::new(),
         })
     }
@@ -105,6 +126,21 @@ impl Peer {
         self.close();
         self.flight.cancel_all();
         self.asks.forget_all();
+    }
+
+    /// The client gives up on a request.
+    pub(crate) fn cancel(&self, id: &Id) {
+        self.flight.cancel(id);
+    }
+
+    /// Whether any of its requests is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.flight.is_empty()
+    }
+
+    /// The revision that was agreed on at the handshake.
+    pub(crate) fn revision(&self) -> Option<&'static str> {
+        self.agreed().revision
     }
 
     /// An array of messages, as the older revisions have them: answered with an array.
@@ -175,6 +211,11 @@ impl Peer {
         out: &Arc<dyn Outbox>,
     ) -> Result<Handled, Fault> {
         let request = self.understood(id, method, Params::read(params)?)?;
+        if self.server.has_fixtures()
+            && let Some(handled) = fixtures::handle(self, request.for_fixtures(params), out)
+        {
+            return handled;
+        }
         let (id, era) = (&request.id, request.era);
         let ready = match (method, era) {
             ("tools/call", _) => return self.call(request, out),
@@ -213,9 +254,7 @@ impl Peer {
             return Ok(Request { id, method, params, era: Era::Legacy, elicits, level });
         };
         if version != MODERN {
-            let supported: Vec<_> = [MODERN].into_iter().chain(LEGACY).collect();
-            return Err(Fault::new(-32022, "Unsupported protocol version")
-                .with(json!({ "supported": supported, "requested": short(&version) })));
+            return Err(revision::unsupported(&version));
         }
         if !params.meta.capabilities.as_ref().is_some_and(Value::is_object) {
             return Err(Fault::params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
@@ -238,7 +277,7 @@ impl Peer {
 
     fn discover(&self, request: &Request<'_>) -> Answer {
         let answer = Answer::to(&request.id, request.era)
-            .field("supportedVersions", &[MODERN])
+            .field("supportedVersions", &revision::all())
             .field("capabilities", &self.server.capabilities())
             .fresh_for(HOUR);
         self.advised(answer)
@@ -300,7 +339,7 @@ impl Peer {
         let args = request.params.arguments.map_or("{}", RawValue::get).to_owned();
         let seat = self.flight.enter(&request.id)?;
 
-        let mut call = Call::new(self.server.next_call(), self.server.session.clone());
+        let mut call = Call::new(Server::next_call(), self.server.session.clone());
         call.cancel = seat.token().child_token();
         let steps = request.params.meta.progress_token.map(|token| Steps::new(token, out.clone()));
         call.progress = steps.as_ref().map(Steps::listener);

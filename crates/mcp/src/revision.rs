@@ -1,5 +1,9 @@
 //! The protocol's revisions, and what a client and we agree on.
 
+use serde_json::json;
+
+use crate::wire::{Fault, short};
+
 /// The revision without a handshake: every request says what it speaks.
 pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions with a handshake, the newest first.
@@ -17,6 +21,16 @@ pub(crate) enum Era {
 /// What the client asked for if we know it, or our newest.
 pub(crate) fn agreed(asked: &str) -> &'static str {
     LEGACY.into_iter().find(|it| *it == asked).unwrap_or(LEGACY[0])
+}
+
+/// All that we speak, the newest first.
+pub(crate) fn all() -> Vec<&'static str> {
+    [MODERN].into_iter().chain(LEGACY).collect()
+}
+
+/// The client speaks none of ours.
+pub(crate) fn unsupported(version: &str) -> Fault {
+    Fault::new(-32022, "Unsupported protocol version").with(json!({ "supported": all(), "requested": short(version) }))
 }
 
 /// Whether several messages may come in one array: before 2025-06-18 took it out.

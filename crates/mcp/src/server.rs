@@ -12,7 +12,7 @@ use helve_contract::Session;
 use helve_engine::Engine;
 use serde_json::{Value, json};
 
-use crate::{call, elicit::ElicitApprover};
+use crate::{call, elicit::ElicitApprover, fixtures};
 
 /// Spill files that are remembered; the oldest are forgotten.
 const SPILLS: usize = 256;
@@ -35,28 +35,61 @@ pub struct Server {
     pub(crate) session: Arc<Session>,
     pub(crate) options: Options,
     tools: OnceLock<String>,
-    calls: AtomicU64,
     spills: Mutex<VecDeque<String>>,
+    fixtures: bool,
 }
 
 impl Server {
     /// A server of these tools.
     pub fn new(engine: Arc<Engine>, session: Arc<Session>, options: Options) -> Self {
-        Self { engine, session, options, tools: OnceLock::new(), calls: AtomicU64::new(1), spills: Mutex::default() }
+        Self { engine, session, options, tools: OnceLock::new(), spills: Mutex::default(), fixtures: false }
+    }
+
+    /// The same, with what the protocol's conformance suite asks for. Only for tests.
+    #[doc(hidden)]
+    pub fn with_fixtures(self) -> Self {
+        Self { fixtures: true, ..self }
+    }
+
+    /// Whether the fixtures of the conformance suite are there.
+    pub(crate) fn has_fixtures(&self) -> bool {
+        self.fixtures
     }
 
     /// The JSON of the tools, written at the first question.
     pub(crate) fn tools(&self) -> &str {
-        self.tools.get_or_init(|| call::list(self.engine.specs().map(AsRef::as_ref)))
+        self.tools.get_or_init(|| {
+            let own = call::list(self.engine.specs().map(AsRef::as_ref));
+            if !self.fixtures {
+                return own;
+            }
+            let own: Vec<Value> = serde_json::from_str(&own).unwrap_or_default();
+            Value::from_iter(fixtures::tools().into_iter().chain(own)).to_string()
+        })
     }
 
-    /// An id for a call: clients count their own requests, and two of them may count alike.
-    pub(crate) fn next_call(&self) -> String {
-        format!("mcp-{}", self.calls.fetch_add(1, Ordering::Relaxed))
+    /// An id for a call, unlike all others: clients count their own requests, and two of them may count alike.
+    pub(crate) fn next_call() -> String {
+        static CALLS: AtomicU64 = AtomicU64::new(1);
+        format!("mcp-{}", CALLS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The session that calls run in.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The schema of a tool's arguments.
+    pub(crate) fn schema(&self, tool: &str) -> Option<Value> {
+        let fixture = self.fixtures.then(|| fixtures::schema(tool)).flatten();
+        fixture.or_else(|| Some(self.engine.get(tool)?.spec.schema.clone()))
     }
 
     /// What we can do.
     pub(crate) fn capabilities(&self) -> Value {
+        if self.fixtures {
+            return fixtures::capabilities();
+        }
         let mut can = json!({ "tools": {}, "logging": {} });
         if !self.options.without_resources {
             can["resources"] = json!({});

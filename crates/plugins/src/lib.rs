@@ -1,4 +1,5 @@
-//! Tools from outside: programs that speak JSON lines on their standard input and output, in any language.
+//! Tools from outside: programs that speak JSON lines on their standard input and output, in any language, and
+//! WebAssembly modules ([`wasm`]).
 //!
 //! A plugin is started once, in the session's sandbox, and kept alive. It tells its tools, and each becomes an
 //! [`Entry`] like any built-in: checked, gated, bounded and recorded by the engine.
@@ -6,6 +7,7 @@
 mod lines;
 mod plugin;
 mod protocol;
+pub mod wasm;
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +65,7 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
     tools
         .into_iter()
         .map(|tool| {
-            good_name(&name, &tool.name)?;
+            good_name(&format!("plugin {name}"), &tool.name)?;
             let spec = Spec {
                 name: tool.name.clone(),
                 aliases: Vec::new(),
@@ -84,13 +86,13 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
         .collect()
 }
 
-fn good_name(plugin: &str, name: &str) -> Result<()> {
+fn good_name(whose: &str, name: &str) -> Result<()> {
     let fits = (1..=64).contains(&name.len()) && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
     if fits {
         return Ok(());
     }
     Err(Error::failed(format!(
-        "plugin {plugin} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores"
+        "{whose} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores"
     )))
 }
 

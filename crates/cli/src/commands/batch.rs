@@ -49,7 +49,7 @@ impl Args {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let place = setup::open(&settings, dialect, Purpose::Call, &runtime)?;
+        let place = setup::open(&settings, dialect, Purpose::Call(None), &runtime)?;
         let failed = runtime.block_on(async {
             let (mut lines, mut count, mut failed) = (lines(), 0, false);
             let mut waiting = Vec::new();
@@ -64,6 +64,7 @@ impl Args {
                 () = setup::asked_to_stop() => true,
             };
             setup::end_tasks(place.session.clone()).await;
+            setup::end_servers(place.servers.as_ref()).await;
             failed
         });
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })

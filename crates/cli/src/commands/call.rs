@@ -53,7 +53,7 @@ impl Args {
         let dialect = dialect_with(&self.tool, self.choice.dialect.is_some(), &settings)?;
         let text = if self.given == "-" { from_stdin()? } else { self.given };
         let runtime = setup::runtime()?;
-        let place = setup::open(&settings, dialect, Purpose::Call, &runtime)?;
+        let place = setup::open(&settings, dialect, Purpose::Call(Some(self.tool.clone())), &runtime)?;
         if place.engine.get(&self.tool).is_none() {
             return Err(Fault::usage(absent(&self.tool, &place.engine)));
         }
@@ -64,6 +64,7 @@ impl Args {
             let work = place.engine.run(&self.tool, text, call);
             let reply = setup::until_interrupted(cancel, work).await;
             setup::end_tasks(place.session.clone()).await;
+            setup::end_servers(place.servers.as_ref()).await;
             reply
         });
         if self.json {
@@ -98,8 +99,9 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
     if asked || has(&configured) {
         return Ok(configured);
     }
-    if !settings.plugins().is_empty() && !helve_dialects::all().iter().any(has) {
-        // A plugin may bring it.
+    let outside = !settings.plugins().is_empty() || settings.servers().next().is_some();
+    if outside && !helve_dialects::all().iter().any(has) {
+        // A plugin or a server may bring it.
         return Ok(configured);
     }
     let mut others: Vec<_> = helve_dialects::all().into_iter().filter(has).collect();

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use helve_mcp::client::{Folders, Servers};
 use serde_json::{Map, Value, json};
 
 use super::Choice;
 use crate::{
-    config::{Settings, Standing, Trust, project_file, read_limited, user_file},
+    config::{Settings, Standing, Trust, project_file, read_limited, shown, user_file},
     fault::{Fault, Outcome},
     print::{Ink, ink},
     remark, say, state,
@@ -45,9 +46,21 @@ enum What {
     /// Ignore the project's settings file again.
     #[command(after_help = "Example:\n  helve config untrust")]
     Untrust(InWorkspace),
+    /// Accept a tool of an MCP server whose definition changed; without a name, list those that wait.
+    #[command(after_help = "Examples:\n  helve config approve\n  helve config approve mcp__files__read_file")]
+    Approve(Approval),
     /// Print where settings files are looked for.
     #[command(after_help = "Example:\n  helve config path")]
     Path(InWorkspace),
+}
+
+#[derive(clap::Args)]
+struct Approval {
+    /// The tool's name here, such as `mcp__files__read_file`.
+    #[arg(value_name = "TOOL")]
+    tool: Option<String>,
+    #[command(flatten)]
+    choice: Choice,
 }
 
 #[derive(clap::Args)]
@@ -66,6 +79,7 @@ impl Args {
             }
             Some(What::Trust(place)) => trust(&place.choice)?,
             Some(What::Untrust(place)) => untrust(&place.choice)?,
+            Some(What::Approve(approval)) => approve(&approval)?,
             Some(What::Path(place)) => path(&place.choice)?,
         }
         Ok(ExitCode::SUCCESS)
@@ -78,7 +92,7 @@ fn origin(setting: &crate::config::Setting) -> String {
 
 fn as_table(settings: &Settings) {
     let rows: Vec<_> =
-        settings.all().map(|(key, setting)| (key.name, setting.value.to_string(), origin(setting))).collect();
+        settings.all().map(|(key, setting)| (key.name, shown(&setting.value).to_string(), origin(setting))).collect();
     let name = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
     let value = rows.iter().map(|(_, value, _)| value.chars().count().min(40)).max().unwrap_or_default();
     say!("{}", ink(Ink::Bold, &format!("{:name$}  {:value$}  {}", "SETTING", "VALUE", "FROM")));
@@ -92,7 +106,7 @@ fn as_table(settings: &Settings) {
 fn as_json(settings: &Settings) -> Result<(), Fault> {
     let all: Map<_, _> = settings
         .all()
-        .map(|(key, setting)| (key.name.to_owned(), json!({ "value": setting.value, "from": origin(setting) })))
+        .map(|(key, setting)| (key.name.to_owned(), json!({ "value": shown(&setting.value), "from": origin(setting) })))
         .collect();
     let text = serde_json::to_string_pretty(&Value::Object(all)).map_err(|error| Fault::failed(error.to_string()))?;
     say!("{text}");
@@ -132,6 +146,26 @@ fn untrust(choice: &Choice) -> Result<(), Fault> {
     } else {
         say!("{} was not trusted", file.display());
     }
+    Ok(())
+}
+
+fn approve(approval: &Approval) -> Result<(), Fault> {
+    let settings = approval.choice.settings_quietly(Vec::new())?;
+    let folder = state::place(&settings).ok_or_else(|| Fault::failed("HOME is not set, so nothing is recorded"))?;
+    let folders = Folders::of(&folder);
+    let told = |error: helve_contract::Error| Fault::failed(error.to_string());
+    let Some(tool) = &approval.tool else {
+        let waiting = Servers::recorded_changes(&folders).map_err(told)?;
+        for name in &waiting {
+            say!("{name}");
+        }
+        if waiting.is_empty() {
+            say!("no tool waits for approval");
+        }
+        return Ok(());
+    };
+    Servers::approve_recorded(&folders, tool).map_err(told)?;
+    say!("{tool} is accepted as it is now");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use helve_contract::{Effects, Reading};
 use helve_engine::Engine;
 use helve_mcp::{ElicitApprover, Options, Server, serve_stdio};
 
-use super::Choice;
+use super::{Choice, http, install};
 use crate::{
     config::{Flag, Settings},
     fault::Outcome,
@@ -14,26 +14,46 @@ use crate::{
     setup::{self, Purpose},
 };
 
-/// Serve the tools over MCP on standard input and output.
+/// Serve the tools over MCP, on standard input and output or over HTTP.
 ///
 /// What would be asked is put to the client's user where the client can do that, and denied where it cannot.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   helve mcp --workspace ~/project
   helve mcp --dialect solo --tools 'read,grep,mem*'
-  claude mcp add helve -- helve mcp --workspace \"$PWD\"")]
+  helve mcp --http 127.0.0.1:8123          over HTTP, with a token that is shown at the start
+  helve mcp install codex                  into the settings of a client
+  claude mcp add helve -- helve mcp --workspace \"$PWD\""
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
     /// Only these tools; `*` stands for any letters.
     #[arg(long, value_name = "A,B,C*")]
     tools: Option<String>,
+    #[command(flatten)]
+    http: http::Flags,
+    /// Offer what the protocol's conformance suite asks for.
+    #[arg(long, hide = true)]
+    fixtures: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Install(install::Args),
 }
 
 impl Args {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
+        if let Some(Command::Install(args)) = self.command {
+            return args.run();
+        }
         let only = self.tools.map(|text| Flag { key: "tools.only".to_owned(), text, shown: "--tools" });
         let settings = self.choice.settings_quietly(only.into_iter().collect())?;
         for text in &settings.remarks {
@@ -48,12 +68,17 @@ impl Args {
             without_resources: !may_read(&settings, &place.engine),
             elicit: Some(approver),
         };
-        let server = Arc::new(Server::new(place.engine.clone(), place.session.clone(), options));
+        if let Some(address) = &self.http.http {
+            let house = http::house(&place, options, self.fixtures);
+            return self.http.serve(address, &settings, place, house, runtime);
+        }
+        let server = Server::new(place.engine.clone(), place.session.clone(), options);
+        let server = Arc::new(if self.fixtures { server.with_fixtures() } else { server });
 
         // The server reads on this thread; calls that have to wait are driven on another.
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let session = place.session.clone();
+        let (session, servers) = (place.session.clone(), place.servers.clone());
         let driver = thread::spawn(move || {
             let asked = runtime.block_on(async {
                 let asked = tokio::select! {
@@ -61,6 +86,7 @@ impl Args {
                     () = setup::asked_to_stop() => true,
                 };
                 setup::end_tasks(session).await;
+                setup::end_servers(servers.as_ref()).await;
                 asked
             });
             if asked {

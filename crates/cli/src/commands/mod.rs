@@ -6,6 +6,8 @@ pub(crate) mod config;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod far;
+mod http;
+mod install;
 pub(crate) mod mcp;
 pub(crate) mod tools;
 

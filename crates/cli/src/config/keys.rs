@@ -33,8 +33,10 @@ pub(crate) enum Kind {
     Path,
     /// A list of folders.
     Paths,
-    /// A list of programs, each a path or `{ path, args }`.
+    /// A list of programs, each a path or `{ path, args, env }`.
     Programs,
+    /// A table of MCP servers by their names.
+    Servers,
 }
 
 /// What a trusted project file may do to a setting.
@@ -76,7 +78,7 @@ const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPer
 const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
 const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
 
-use Kind::{Choice, Flag, List, Number, Paths, Programs, Text};
+use Kind::{Choice, Flag, List, Number, Paths, Programs, Servers, Text};
 use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 
 /// Every setting, in the order in which it is shown.
@@ -89,7 +91,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("tools.preset", Text, "null", IfUnset, "A preset of the dialect `preset` (`coding`, `readonly`, `web`, `all`, `none`); chooses that dialect unless `dialect` is set."),
     key("tools.only", List, "[]", IfUnset, "When not empty, only these tools exist; `*` stands for any letters."),
     key("tools.disable", List, "[]", Adds, "These tools do not exist, whatever else is said."),
-    key("tools.plugins", Programs, "[]", Never, "Programs that bring tools of their own, each a path or `{ path, args }`. They are started in the sandbox when a session begins."),
+    key("tools.plugins", Programs, "[]", Never, "Programs that bring tools of their own, each a path or `{ path, args, env }`. They are started in the sandbox when a session begins."),
+    key("plugins", Programs, "[]", Never, "More of them, as a table each: `[[plugins]]` with `path`, `args` and `env`."),
+    key("mcp.servers", Servers, "{}", Never, "MCP servers whose tools are used, by their names: `[mcp.servers.NAME]` with `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type` (`http` or `sse`); `allow` and `deny` (lists such as `mcp__NAME__read*`), `timeout_secs` of one call, `roots = true` to tell it the workspace, `enabled = false` to leave it out. `${VARIABLE}` is filled in from the environment in `env` and `headers`. A program starts in a folder of its own unless `cwd` is set, with little of the environment, outside the sandbox."),
+    key("mcp.wait_secs", Number(0, 300), "5", Never, "How long the beginning of a session waits for MCP servers. Tools of a server that takes longer are there in the next session."),
+    key("tools.tolerant_edit", Flag, "false", May, "Whether an edit that does not match to the letter may match without regard to blanks at line ends, indentation, or the style of quotes and dashes. The reply says how it matched."),
     key("tools.shell.enabled", Flag, "true", TurnsOff, "Whether commands may be run at all."),
     key("tools.shell.allow", List, "[\"*\"]", Never, "Programs that commands may start; `*` at the beginning or end stands for any letters. Added to the built-in list."),
     key("tools.shell.deny", List, "[]", Adds, "Programs that commands may not start. Beats every allow."),
@@ -150,7 +156,8 @@ impl Kind {
             Self::List => "a list of texts".into(),
             Self::Path => "a path".into(),
             Self::Paths => "a list of paths".into(),
-            Self::Programs => "a list of paths or `{ path, args }`".into(),
+            Self::Programs => "a list of paths or `{ path, args, env }`".into(),
+            Self::Servers => "a table of servers, each with `command` or `url`".into(),
         }
     }
 
@@ -165,6 +172,12 @@ impl Kind {
             (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
             (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
             (Value::Array(items), Self::Programs) => items.iter().all(is_program),
+            (Value::Object(servers), Self::Servers) => {
+                if let Some((name, why)) = servers.iter().find_map(|(name, it)| Some((name, server_fault(it)?))) {
+                    return Err(format!("has a server `{name}` that {why}"));
+                }
+                true
+            }
             _ => false,
         };
         if fits { Ok(value) } else { Err(format!("must be {}, not {}", self.words(), short(&value))) }
@@ -182,6 +195,7 @@ impl Kind {
             Self::List | Self::Paths | Self::Programs if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
+            Self::Servers => serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?,
             Self::List | Self::Paths | Self::Programs => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
@@ -191,17 +205,63 @@ impl Kind {
     }
 }
 
-/// A path, or a table of `path` and `args`.
+/// A path, or a table of `path`, `args` and `env`.
 fn is_program(value: &Value) -> bool {
     match value {
         Value::String(_) => true,
         Value::Object(map) => {
-            let words = |it: &Value| it.as_array().is_some_and(|list| list.iter().all(Value::is_string));
             map.get("path").is_some_and(Value::is_string)
-                && map.get("args").is_none_or(words)
-                && map.keys().all(|key| key == "path" || key == "args")
+                && map.get("args").is_none_or(is_words)
+                && map.get("env").is_none_or(is_pairs)
+                && map.keys().all(|key| ["path", "args", "env"].contains(&key.as_str()))
         }
         _ => false,
+    }
+}
+
+/// What is wrong with the settings of an MCP server, if something is.
+fn server_fault(value: &Value) -> Option<String> {
+    let Some(map) = value.as_object() else { return Some("is not a table".into()) };
+    for (key, value) in map {
+        let (fits, wanted) = match key.as_str() {
+            "command" | "url" | "cwd" => (value.is_string(), "text"),
+            "type" => (["stdio", "http", "sse"].iter().any(|it| value == it), "`stdio`, `http` or `sse`"),
+            "args" | "allow" | "deny" => (is_words(value), "a list of texts"),
+            "env" | "headers" => (is_pairs(value), "a table of texts"),
+            "timeout_secs" => (value.as_u64().is_some_and(|it| (1..=86_400).contains(&it)), "a number from 1 to 86400"),
+            "enabled" | "roots" => (value.is_boolean(), "`true` or `false`"),
+            _ => return Some(format!("has an unknown setting `{key}`")),
+        };
+        if !fits {
+            return Some(format!("has a `{key}` that is not {wanted}"));
+        }
+    }
+    let ways = ["command", "url"].iter().filter(|key| map.contains_key(**key)).count();
+    (ways != 1).then(|| "needs either `command` or `url`".into())
+}
+
+fn is_words(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| list.iter().all(Value::is_string))
+}
+
+fn is_pairs(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.values().all(Value::is_string))
+}
+
+/// A value fit to be shown: what is in `env` and `headers` may be a secret.
+pub(crate) fn shown(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| match value {
+                Value::Object(pairs) if key == "env" || key == "headers" => {
+                    (key.clone(), pairs.keys().map(|name| (name.clone(), Value::from("…"))).collect())
+                }
+                value => (key.clone(), shown(value)),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().map(shown).collect(),
+        value => value.clone(),
     }
 }
 
@@ -224,6 +284,24 @@ mod tests {
             assert!(key.project != Project::Adds || list, "{}", key.name);
             assert!(key.project != Project::TurnsOff || key.kind == Kind::Flag, "{}", key.name);
         }
+    }
+
+    #[test]
+    fn says_what_is_wrong_with_a_server() {
+        let told = |text: &str| Kind::Servers.parse(text).err().unwrap_or_default();
+        assert_eq!(
+            told(r#"{"a":{"command":"x","args":["y"]},"b":{"url":"https://b.example","headers":{"K":"v"}}}"#),
+            ""
+        );
+        assert_eq!(told(r#"{"a":{}}"#), "has a server `a` that needs either `command` or `url`");
+        assert_eq!(told(r#"{"a":{"command":"x","argv":[]}}"#), "has a server `a` that has an unknown setting `argv`");
+        assert_eq!(told(r#"{"a":{"command":["x"]}}"#), "has a server `a` that has a `command` that is not text");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let value = json!({ "a": { "url": "u", "headers": { "Authorization": "Bearer x" } } });
+        assert_eq!(shown(&value), json!({ "a": { "url": "u", "headers": { "Authorization": "…" } } }));
     }
 
     #[test]

@@ -76,6 +76,14 @@ pub(crate) struct Setting {
     pub(crate) from: Vec<Origin>,
 }
 
+/// A program to be started.
+pub(crate) struct Program {
+    /// Its path and its arguments.
+    pub(crate) argv: Vec<String>,
+    /// What is in its environment beside the usual.
+    pub(crate) env: Vec<(String, String)>,
+}
+
 /// All settings in force.
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, Setting>,
@@ -162,19 +170,30 @@ impl Settings {
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
     }
 
-    /// The plugins: each a program and its arguments.
-    pub(crate) fn plugins(&self) -> Vec<Vec<String>> {
-        let items = self.values.get("tools.plugins").and_then(|it| it.value.as_array()).into_iter().flatten();
+    /// The plugins, from both of their keys.
+    pub(crate) fn plugins(&self) -> Vec<Program> {
+        let keys = ["tools.plugins", "plugins"];
+        let items = keys.iter().filter_map(|key| self.values.get(key)?.value.as_array()).flatten();
         let words = |it: &Value| it.as_str().map(str::to_owned);
         items
             .map(|item| match item {
                 Value::Object(map) => {
                     let args = map.get("args").and_then(Value::as_array).into_iter().flatten();
-                    map.get("path").into_iter().chain(args).filter_map(words).collect()
+                    let env = map.get("env").and_then(Value::as_object).into_iter().flatten();
+                    Program {
+                        argv: map.get("path").into_iter().chain(args).filter_map(words).collect(),
+                        env: env.filter_map(|(name, value)| Some((name.clone(), words(value)?))).collect(),
+                    }
                 }
-                item => words(item).into_iter().collect(),
+                item => Program { argv: words(item).into_iter().collect(), env: Vec::new() },
             })
             .collect()
+    }
+
+    /// The MCP servers: each a name and what is said about it.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
+        let servers = self.values.get("mcp.servers").and_then(|it| it.value.as_object()).into_iter().flatten();
+        servers.filter_map(|(name, server)| Some((name.as_str(), server.as_object()?)))
     }
 
     /// Whether somebody said something about it.
@@ -329,15 +348,18 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
         };
         Value::from(path.to_string_lossy())
     };
+    // A name alone is a file beside the settings, or a program that is looked for where programs are.
+    let program =
+        |text: &str| if text.contains('/') || base.join(text).exists() { join(text) } else { Value::from(text) };
     match (key.kind, value) {
         (Kind::Path, Value::String(text)) => join(&text),
         (Kind::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
         (Kind::Programs, Value::Array(items)) => items
             .into_iter()
             .map(|item| match item {
-                Value::String(path) => join(&path),
+                Value::String(path) => program(&path),
                 Value::Object(mut map) => {
-                    if let Some(path) = map.get("path").and_then(Value::as_str).map(join) {
+                    if let Some(path) = map.get("path").and_then(Value::as_str).map(program) {
                         map.insert("path".into(), path);
                     }
                     Value::Object(map)
@@ -345,6 +367,19 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
                 item => item,
             })
             .collect(),
+        (Kind::Servers, Value::Object(servers)) => {
+            let server = |(name, mut server): (String, Value)| {
+                for key in ["command", "cwd"] {
+                    // A program without a slash is looked for where programs are.
+                    let path = server[key].as_str().filter(|it| key == "cwd" || it.contains('/')).map(join);
+                    if let Some(path) = path {
+                        server[key] = path;
+                    }
+                }
+                (name, server)
+            };
+            servers.into_iter().map(server).collect()
+        }
         (_, value) => value,
     }
 }

@@ -5,7 +5,7 @@ mod layers;
 mod source;
 mod trust;
 
-pub(crate) use keys::KEYS;
-pub(crate) use layers::{Flag, Origin, Setting, Settings, Standing};
+pub(crate) use keys::{KEYS, shown};
+pub(crate) use layers::{Flag, Origin, Program, Setting, Settings, Standing};
 pub(crate) use source::{project_file, read_limited, user_file, xdg};
 pub(crate) use trust::Trust;

@@ -3,6 +3,7 @@
 
 mod calling;
 mod desk;
+mod outside;
 mod reference;
 mod serving;
 mod settings;

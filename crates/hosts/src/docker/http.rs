@@ -174,7 +174,8 @@ mod tests {
     #[tokio::test]
     async fn reads_bodies_of_both_kinds() {
         let read = async |text: &str| {
-            let stream: Box<dyn Stream> = Box::new(tokio::io::join(io::Cursor::new(text.as_bytes().to_vec()), tokio::io::sink()));
+            let stream: Box<dyn Stream> =
+                Box::new(tokio::io::join(io::Cursor::new(text.as_bytes().to_vec()), tokio::io::sink()));
             let answer = Answer::read(BufReader::new(stream)).await?;
             Ok::<_, io::Error>((answer.status, String::from_utf8(answer.body().await?).unwrap()))
         };

@@ -40,9 +40,9 @@ fn distrust(path: &Path) -> Option<String> {
     if about.mode() & 0o022 != 0 {
         return Some(format!("{} may be changed by others, and is not trusted", path.display()));
     }
-    // In a user namespace the machine's root appears as the overflow user.
-    if ![0, 65534].contains(&about.uid()) {
-        return Some(format!("{} does not belong to root, and is not trusted", path.display()));
+    // In a user namespace the machine's root appears as the overflow user, or as the only user there is.
+    if ![0, 65534, rustix::process::geteuid().as_raw()].contains(&about.uid()) {
+        return Some(format!("{} belongs to another user, and is not trusted", path.display()));
     }
     None
 }
@@ -57,6 +57,8 @@ pub(super) struct Walls<'a> {
     pub(super) scratch: Option<&'a Path>,
     /// Folders and whether they may be written, the outermost first.
     pub(super) roots: &'a [(PathBuf, bool)],
+    /// Other names that lead to them.
+    pub(super) names: &'a [(PathBuf, PathBuf)],
     pub(super) mounts: &'a Mounts,
 }
 
@@ -96,6 +98,9 @@ pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
     }
     for (dir, writable) in walls.roots {
         args.paths(if *writable { "--bind" } else { "--ro-bind" }, dir, dir);
+    }
+    for (name, dir) in walls.names {
+        args.paths("--symlink", dir, name);
     }
     let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
     for secret in walls.view.home_secrets(&roots) {

@@ -2,17 +2,23 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File},
     io::{self, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, FileFault, Result, Rights,
+    Error, FileFault, Result, Rights, SafePath,
     ports::{Command, Input, Level, Network, Process},
+};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::geteuid,
 };
 
 use super::{
@@ -188,6 +194,12 @@ fn start_folder(command: &Command) -> Result<PathBuf> {
     if inside { Ok(real) } else { Err(Error::file(&command.dir, FileFault::Outside)) }
 }
 
+/// The virtual names of roots, for a command to use as the file tools do. A name that the machine has is not taken over.
+fn names(roots: &[SafePath]) -> Vec<(PathBuf, PathBuf)> {
+    let named = roots.iter().map(|root| (PathBuf::from(root.shown(Path::new(""))), root.root().dir.clone()));
+    named.filter(|(name, dir)| name.parent() == Some(Path::new("/")) && name != dir && !name.exists()).collect()
+}
+
 /// Everything about one command that follows from level and settings.
 struct Setting<'a> {
     level: Level,
@@ -196,6 +208,8 @@ struct Setting<'a> {
     network: Net,
     /// Folders and whether they may be written, the outermost first.
     roots: Vec<(PathBuf, bool)>,
+    /// Other names of roots, as the model knows them: `/shared`.
+    names: Vec<(PathBuf, PathBuf)>,
 }
 
 impl<'a> Setting<'a> {
@@ -217,7 +231,7 @@ impl<'a> Setting<'a> {
                 true
             }
         });
-        Self { level, settings, found, network, roots }
+        Self { level, settings, found, network, roots, names: names(&command.roots) }
     }
 
     fn tree(&self) -> Tree {
@@ -230,7 +244,7 @@ impl<'a> Setting<'a> {
         match self.level {
             Level::None | Level::External => None,
             Level::Rules => {
-                let mut grants = self.found.view.system_grants();
+                let mut grants = self.found.view.system.clone();
                 grants.extend(self.found.view.tools.iter().map(|dir| (dir.clone(), Grant::Read)));
                 grants.extend(roots);
                 grants.push((self.temporary(), Grant::Write));
@@ -252,7 +266,7 @@ impl<'a> Setting<'a> {
     fn temporary(&self) -> PathBuf {
         match (self.level, &self.settings.scratch, &self.found.private) {
             (Level::Rules, Some(dir), _) => dir.clone(),
-            (Level::Rules, None, Some(private)) => private.0.clone(),
+            (Level::Rules, None, Some(private)) => private.dir.clone(),
             _ => PathBuf::from("/tmp"),
         }
     }
@@ -356,7 +370,8 @@ impl Found {
     }
 
     fn run_true(&self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
-        let setting = Setting { level, settings, found: self, network: settings.network, roots: Vec::new() };
+        let setting =
+            Setting { level, settings, found: self, network: settings.network, roots: Vec::new(), names: Vec::new() };
         let (program, args) = self.command_line(&setting, &protect::Mounts::default());
         supervise::try_out(Launch {
             program,
@@ -395,6 +410,7 @@ impl Found {
                     network: setting.network == Net::On,
                     scratch: setting.settings.scratch.as_deref(),
                     roots: &setting.roots,
+                    names: &setting.names,
                     mounts,
                 };
                 (program.clone(), bwrap::arguments(&walls))
@@ -427,23 +443,54 @@ fn notes(settings: &SandboxSettings) -> Vec<String> {
     vec![network.to_owned()]
 }
 
-/// A folder of our own beneath the system's temporary one, removed at the end.
-struct Private(PathBuf);
+/// How the names of private folders begin.
+const PRIVATE: &str = "helve-private-";
+
+/// A folder of our own beneath the system's temporary one, removed at the end. The lock tells that somebody uses it.
+struct Private {
+    dir: PathBuf,
+    _lock: File,
+}
 
 impl Private {
     fn make() -> io::Result<Self> {
+        let base = std::env::temp_dir();
+        Self::sweep(&base);
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(io::Error::other)?;
-        let dir = std::env::temp_dir().join(format!("helve-{:016x}", u64::from_ne_bytes(name)));
+        let dir = base.join(format!("{PRIVATE}{:016x}", u64::from_ne_bytes(name)));
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
-        Ok(Self(dir))
+        let lock = File::open(&dir)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { dir, _lock: lock })
     }
+
+    /// Removes folders of engines that were killed: this user's own only, and none that is in use.
+    fn sweep(base: &Path) {
+        for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+            let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PRIVATE));
+            let about = fs::symlink_metadata(entry.path());
+            if !ours || !about.is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw() && is_old(&it)) {
+                continue;
+            }
+            if let Ok(lock) = File::open(entry.path())
+                && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// A new folder may be between its making and its lock.
+fn is_old(about: &fs::Metadata) -> bool {
+    about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(60)))
 }
 
 impl Drop for Private {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            _ = writeln!(io::stderr(), "could not remove {}: {error}", self.0.display());
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            _ = writeln!(io::stderr(), "could not remove {}: {error}", self.dir.display());
         }
     }
 }

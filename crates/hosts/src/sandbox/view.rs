@@ -106,6 +106,8 @@ pub(super) struct View {
     pub(super) hidden: Vec<PathBuf>,
     /// What git is told of the user.
     pub(super) git_config: Option<String>,
+    /// What may be read where no mount hides anything: the system without its secrets.
+    pub(super) system: Vec<(PathBuf, Grant)>,
 }
 
 impl View {
@@ -121,7 +123,8 @@ impl View {
         let mut path: Vec<PathBuf> = Vec::new();
         for dir in wanted.into_iter().chain(SYSTEM_PATH.iter().map(PathBuf::from)) {
             // A relative entry is a program of the workspace under a system's name.
-            if dir.is_absolute() && dir != home && !path.contains(&dir) {
+            // One that cannot be read would turn "not found" into "permission denied".
+            if dir.is_absolute() && dir != home && dir.is_dir() && !path.contains(&dir) {
                 path.push(dir);
             }
         }
@@ -132,7 +135,9 @@ impl View {
             Vec::new()
         };
         let git_config = identity::git_config(&home);
-        Self { home, path, tools, hidden, git_config }
+        let mut view = Self { home, path, tools, hidden, git_config, system: Vec::new() };
+        view.system = view.system_grants();
+        view
     }
 
     /// Secrets that lie inside a root because the root holds the user's home.
@@ -145,8 +150,7 @@ impl View {
             .collect()
     }
 
-    /// What may be read where no mount hides anything: the system without its secrets.
-    pub(super) fn system_grants(&self) -> Vec<(PathBuf, Grant)> {
+    fn system_grants(&self) -> Vec<(PathBuf, Grant)> {
         let mut grants = Vec::new();
         for dir in SYSTEM.iter().map(PathBuf::from) {
             if dir == Path::new("/etc") && !self.hidden.is_empty() {

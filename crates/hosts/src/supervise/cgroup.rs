@@ -81,7 +81,7 @@ impl Cgroup {
         limits.memory?;
         let mut name = [0; 8];
         getrandom::fill(&mut name).ok()?;
-        let name = format!("helve-{:016x}", u64::from_ne_bytes(name));
+        let name = format!("helve-{}-{:016x}", std::process::id(), u64::from_ne_bytes(name));
         let mut group = Self { dirs: Vec::new() };
         // The stage and the outer sandbox count too.
         let processes = (limits.processes + 3).to_string();
@@ -95,6 +95,7 @@ impl Cgroup {
 
     fn add(&mut self, controller: &str, name: &str, settings: &[(&str, &str)]) {
         let Some(parent) = separate(controller).or_else(|| unified(controller)) else { return };
+        sweep(&parent);
         let dir = parent.join(name);
         if fs::create_dir(&dir).is_err() && !self.dirs.contains(&dir) {
             return;

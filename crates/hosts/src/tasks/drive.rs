@@ -7,7 +7,7 @@ use std::{
 };
 
 use helve_contract::{
-    Result,
+    Call, Result,
     ports::{Exit, GRACE, Level, Noticed, Process, Signal, State, TaskId, TaskInfo},
 };
 use tokio::{
@@ -76,7 +76,8 @@ impl Task {
         *self.ended.borrow()
     }
 
-    pub(super) fn info(&self) -> TaskInfo {
+    /// Where the task stands. Its file is named as the session's model knows it.
+    pub(super) fn info(&self, call: &Call) -> TaskInfo {
         let inside = self.inside();
         TaskInfo {
             id: self.id.clone(),
@@ -85,7 +86,7 @@ impl Task {
             ran: inside.ran.unwrap_or_else(|| self.started.elapsed()),
             written: inside.kept.total,
             level: self.level,
-            file: inside.file.clone(),
+            file: inside.file.as_ref().map(|file| call.session.workspace.shown(Path::new(file))),
         }
     }
 }

@@ -87,6 +87,7 @@ impl Kept {
     pub(super) fn text(&self, from: u64, max: usize, ended: bool) -> TaskOutput {
         let head_end = self.head.len() as u64;
         let start = if from < head_end { from } else { from.clamp(self.tail_start().min(self.total), self.total) };
+        let skipped = start.saturating_sub(from);
         let start = start + self.inside_character(start);
         let whole = head_end == self.tail_start();
         let end = if start < head_end && !whole { head_end } else { self.total };
@@ -96,7 +97,7 @@ impl Kept {
         // Where the last byte has come, or the next piece is not in memory, nothing is waited for.
         let stuck = builder.output.merged.is_empty();
         let last = ended && end == self.total || end == head_end && !whole || stuck && end < self.total;
-        builder.done(end, last, start.saturating_sub(from))
+        builder.done(end, last, skipped)
     }
 
     /// How many bytes to pass over so as not to begin in the middle of a character.

@@ -174,7 +174,7 @@ impl Tasks for Runner {
     async fn wait(&self, call: &Call, id: &TaskId, until: Until) -> Result<TaskInfo> {
         let task = self.find(call, id)?;
         if until == Until::Now {
-            return Ok(task.info());
+            return Ok(task.info(call));
         }
         let mut ended = task.ended.subscribe();
         let deadline = match until {
@@ -194,7 +194,7 @@ impl Tasks for Runner {
             }
         }
         tell(call, &task);
-        Ok(task.info())
+        Ok(task.info(call))
     }
 
     async fn output(&self, call: &Call, id: &TaskId, from: u64, max: usize) -> Result<TaskOutput> {
@@ -230,7 +230,7 @@ impl Tasks for Runner {
                 return Err(Error::failed(format!("task `{id}` was told to end but still runs; ask again later")));
             }
         }
-        Ok(task.info())
+        Ok(task.info(call))
     }
 
     async fn list(&self, call: &Call) -> Vec<TaskInfo> {
@@ -238,7 +238,7 @@ impl Tasks for Runner {
             let tasks = self.tasks();
             tasks.iter().filter(|it| it.task.session == call.session.id).map(|it| it.task.clone()).collect()
         };
-        own.iter().map(|task| task.info()).collect()
+        own.iter().map(|task| task.info(call)).collect()
     }
 
     async fn forget(&self, call: &Call, id: &TaskId) {

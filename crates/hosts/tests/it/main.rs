@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod disks;
+mod docker;
+mod e2b;
 mod files;
 mod folder;
 mod kill;
@@ -12,6 +14,7 @@ mod race;
 mod remote;
 mod rg;
 mod sandbox;
+mod stub;
 mod suite;
 mod tasks;
 mod walls;

@@ -44,7 +44,7 @@ macro_rules! all_stories {
         })*
     };
     ($connect:expr) => {
-        all_stories! { $connect,
+        $crate::remote::all_stories! { $connect,
             writes_and_reads_back reads_a_part_and_knows_the_whole says_what_is_missing_and_what_is_near
             creates_the_folders_above tells_files_from_folders replaces_only_what_was_expected
             changes_all_or_nothing moves_in_one_step removes_files_and_folders keeps_the_root
@@ -54,6 +54,8 @@ macro_rules! all_stories {
         }
     };
 }
+
+pub(crate) use all_stories;
 
 #[tokio::test]
 async fn the_stories_hold_over_a_pipe() {

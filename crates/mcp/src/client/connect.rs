@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     pub(crate) link: Arc<Link>,
     pub(crate) group: Option<Group>,
     /// What carries messages; ends with the connection.
-    pub(crate) tasks: JoinSet<()>,
+    _tasks: JoinSet<()>,
     /// Whether it has tools, and whether it has resources.
     pub(crate) has: (bool, bool),
 }
@@ -43,7 +43,7 @@ impl Connection {
             Transport::Http { url, headers } => (None, http::open(&link, queue, url, headers, limit, false).await?),
             Transport::Sse { url, headers } => (None, http::open(&link, queue, url, headers, limit, true).await?),
         };
-        let mut connection = Self { link, group, tasks, has: (false, false) };
+        let mut connection = Self { link, group, _tasks: tasks, has: (false, false) };
         connection.greet(settings).await?;
         Ok(connection)
     }

@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -84,6 +84,7 @@ impl Ledger {
 
     fn update<T>(&self, change: impl FnOnce(&mut Record) -> (T, bool)) -> Result<T, String> {
         let work = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
             // Another session may be at it: only one reads and writes at a time.
             let lock = private().open(self.folder.join("mcp-tools.lock"))?;
             lock.lock()?;

@@ -12,7 +12,13 @@ pub(crate) fn fault(server: &str) -> Option<&'static str> {
     if !fits {
         return Some("a server's name has 1 to 48 letters, digits, `_` and `-`");
     }
-    cleaned(server).contains("__").then_some("a server's name may not contain `__`, which ends it in its tools' names")
+    let clean = cleaned(server);
+    if clean.starts_with('_') || clean.ends_with('_') || clean.contains("__") {
+        return Some(
+            "a server's name may not have two signs in a row, nor one at its end: they part the names of tools",
+        );
+    }
+    None
 }
 
 /// `mcp__server__tool`, in letters that every provider takes. A name that is cut carries a hash of the whole.
@@ -32,7 +38,7 @@ pub(crate) fn cleaned(name: &str) -> String {
 
 /// Bytes in two digits each.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|it| char::from_digit(it.into(), 16)).collect()
 }
 
 /// Whether a pattern of `allow` or `deny` means a tool: by its name here, by the server's own, or by its server.
@@ -71,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_server_cannot_pretend_to_be_two() {
-        let seen = ["files", "a__b", "a-_b", "", "emoji🦀"].map(|it| fault(it).is_some());
-        assert_eq!(seen, [false, true, true, true, true]);
+        let seen = ["my-files", "a__b", "a-_b", "a_", "", "emoji🦀"].map(|it| fault(it).is_some());
+        assert_eq!(seen, [false, true, true, true, true, true]);
     }
 
     #[test]

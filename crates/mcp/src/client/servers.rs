@@ -260,9 +260,12 @@ impl Servers {
     }
 }
 
+/// A tool that can be called, and whose it is.
+type Offered = (Arc<Server>, Arc<Definition>);
+
 impl Inner {
     /// What is offered, and what is not. Of two tools with one name the first is offered.
-    fn table(&self) -> (Vec<(Arc<Server>, Arc<Definition>)>, Vec<LeftOut>) {
+    fn table(&self) -> (Vec<Offered>, Vec<LeftOut>) {
         let (mut offered, mut left) = (Vec::new(), Vec::new());
         let mut owners: HashMap<String, String> = HashMap::new();
         for server in &self.servers {
@@ -292,7 +295,7 @@ impl Inner {
             let names: HashSet<&str> = self.servers.iter().map(|it| it.settings.name.as_str()).collect();
             let mut sorted: Vec<&str> = names.iter().copied().collect();
             sorted.sort_unstable();
-            match nearest(name, names.into_iter()).first() {
+            match nearest(name, names).first() {
                 Some(near) => Error::failed(format!("there is no MCP server `{name}`; did you mean `{near}`?")),
                 None => Error::failed(format!("there is no MCP server `{name}`; there are: {}", sorted.join(", "))),
             }

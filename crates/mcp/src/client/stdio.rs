@@ -32,6 +32,9 @@ const ENDING: Duration = Duration::from_secs(1);
 const GIVEN: [&str; 12] =
     ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR", "PWD"];
 
+/// Set for every program that is started here, so that one that is this program too starts no servers in turn.
+const STARTED: &str = "STARTED_BY_HELVE";
+
 /// A program and everything it started. Dropping it ends them all.
 pub(crate) struct Group(Pid);
 
@@ -60,7 +63,7 @@ pub(crate) fn open(
     cwd: Option<&Path>,
 ) -> Result<(Group, JoinSet<()>), String> {
     let mut program = Command::new(command);
-    program.args(args).env_clear().envs(given()).envs(env);
+    program.args(args).env_clear().envs(given()).env(STARTED, "1").envs(env);
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.process_group(0).kill_on_drop(true);
     if let Some(cwd) = cwd {

@@ -55,14 +55,11 @@ impl Door {
             let with_port = format!("{name}:{port}");
             [name, with_port]
         });
-        let hosts: Vec<_> = ours.chain((port == 80).then_some(names.clone()).into_iter().flatten()).chain(given).collect();
+        let hosts: Vec<_> =
+            ours.chain((port == 80).then_some(names.clone()).into_iter().flatten()).chain(given).collect();
         let origins = names.iter().map(|name| format!("http://{name}:{port}"));
         let origins = origins.chain(options.origins.iter().map(|it| it.trim_end_matches('/').to_ascii_lowercase()));
-        Self {
-            origins: origins.collect(),
-            hosts,
-            callers: options.tokens.iter().map(|it| Caller::of(it)).collect(),
-        }
+        Self { origins: origins.collect(), hosts, callers: options.tokens.iter().map(|it| Caller::of(it)).collect() }
     }
 
     /// Lets a request in, or says why not.
@@ -128,10 +125,13 @@ mod tests {
     #[test]
     fn answers_to_its_own_names_only() {
         let open = HttpOptions { hosts: vec!["Tools.Lan".into()], ..HttpOptions::default() };
-        for ours in ["127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080", "tools.lan", "tools.lan:8080"] {
+        for ours in ["127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080", "tools.lan", "tools.lan:8080"]
+        {
             assert_eq!(tried(&open, &[("host", ours)]), 200, "{ours}");
         }
-        for other in ["evil.tld", "evil.tld:8080", "127.0.0.1", "127.0.0.1:80", "localhost.:8080", "127.0.0.1.nip.io:8080"] {
+        for other in
+            ["evil.tld", "evil.tld:8080", "127.0.0.1", "127.0.0.1:80", "localhost.:8080", "127.0.0.1.nip.io:8080"]
+        {
             assert_eq!(tried(&open, &[("host", other)]), 403, "{other}");
         }
         assert_eq!(tried(&open, &[]), 403);

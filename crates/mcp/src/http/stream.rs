@@ -148,13 +148,11 @@ impl Stream {
         Reader { stream: self.clone(), next: after.map_or(1, |it| it.saturating_add(1)), reader, primed }
     }
 
-    /// Cuts off whoever reads; the client comes back for the rest.
-    pub(crate) fn cut(&self) {
-        let mut state = self.lock();
-        state.reader += 1;
-        state.is_read = false;
-        drop(state);
-        self.changed.send_replace(());
+    /// Whoever waited for the answer is gone, and has no number to come back with.
+    pub(crate) fn give_up(&self) {
+        if let Some(errand) = &self.errand {
+            errand.cancel();
+        }
     }
 
     /// Whether anybody reads it.
@@ -246,6 +244,17 @@ impl Outbox for Stream {
         drop(state);
         self.changed.send_replace(());
     }
+
+    fn pause(&self) {
+        if self.manner == Manner::Once {
+            return;
+        }
+        let mut state = self.lock();
+        state.reader += 1;
+        state.is_read = false;
+        drop(state);
+        self.changed.send_replace(());
+    }
 }
 
 /// Somebody who reads a stream. Dropped when the connection is gone.
@@ -285,14 +294,18 @@ impl Reader {
         }
     }
 
-    /// A message as an event. It is one line: what we write has no line's end inside.
+    /// A message as an event, on one line: in JSON, a line's end is as good as a blank.
     fn event(&self, number: u64, message: &[u8]) -> Bytes {
         let mut head = String::new();
         if self.stream.manner != Manner::Once {
             _ = writeln!(head, "id: {}-{number}", self.stream.name);
         }
         head.push_str("event: message\ndata: ");
-        [head.as_bytes(), message, b"\n\n"].concat().into()
+        let start = head.len();
+        let mut event = [head.as_bytes(), message, b"\n\n"].concat();
+        let line = start..start + message.len();
+        event[line].iter_mut().filter(|it| matches!(it, b'\n' | b'\r')).for_each(|it| *it = b' ');
+        event.into()
     }
 }
 

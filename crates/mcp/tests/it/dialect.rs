@@ -77,7 +77,7 @@ fn word(args: &Value) -> String {
     args["text"].as_str().unwrap_or_default().to_owned()
 }
 
-fn spec(name: &str, description: &str, schema: &Value, effects: Effects) -> Spec {
+pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effects) -> Spec {
     Spec {
         name: name.into(),
         aliases: Vec::new(),

@@ -49,7 +49,7 @@ fn needs_no_handshake_in_the_newest_revision() {
     assert_eq!(
         client.ask("server/discover", json!({ "_meta": meta() }))["result"],
         json!({
-            "supportedVersions": ["2026-07-28"],
+            "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
             "capabilities": { "tools": {}, "logging": {}, "resources": {} },
             "ttlMs": 3_600_000, "cacheScope": "private", "resultType": "complete", "_meta": us,
         })

@@ -39,7 +39,7 @@ impl Settings {
         Self {
             module: module.into(),
             definition,
-            fuel: 20_000_000_000,
+            fuel: 10_000_000_000,
             memory: 64 * 1024 * 1024,
             deadline: Duration::from_secs(10),
         }

@@ -1,0 +1,181 @@
+//! `helve mcp --http`: the tools for clients that come over HTTP.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    net::{SocketAddr, ToSocketAddrs as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use helve_contract::{Session, async_trait};
+use helve_mcp::{HttpOptions, Options, Rooms, Server, is_loopback, serve_http};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use crate::{
+    config::Settings,
+    fault::{Fault, Outcome},
+    remark,
+    setup::{self, Place},
+    state,
+};
+
+/// The variable that holds a token which shall outlive a run.
+const TOKEN: &str = "HELVE_MCP_TOKEN";
+
+/// How a server over HTTP is reached, and by whom.
+#[derive(clap::Args)]
+pub(crate) struct Flags {
+    /// Serve over HTTP at this address instead, such as 127.0.0.1:8123; the path is /mcp.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) http: Option<String>,
+    /// Ask for no token: only on an address of this machine alone.
+    #[arg(long, requires = "http")]
+    no_auth: bool,
+    /// A further name that the server answers to.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    allow_host: Vec<String>,
+    /// A web page that may ask, such as <https://desk.example>.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+    /// The largest message, in MiB.
+    #[arg(long, value_name = "MIB", requires = "http", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_body: u16,
+}
+
+impl Flags {
+    /// Serves until somebody wants us to end.
+    pub(crate) fn serve(
+        &self,
+        address: &str,
+        settings: &Settings,
+        place: Place,
+        rooms: House,
+        runtime: Runtime,
+    ) -> Outcome {
+        let wrong = |why: String| Fault::usage(format!("--http {address}: {why}"));
+        let at: SocketAddr = address
+            .to_socket_addrs()
+            .map_err(|error| wrong(error.to_string()))?
+            .next()
+            .ok_or_else(|| wrong("no such address".into()))?;
+        if self.no_auth && !is_loopback(at.ip()) {
+            return Err(wrong("other machines can reach it; leave --no-auth out".into()));
+        }
+        more_descriptors();
+        let listener = runtime.block_on(TcpListener::bind(at)).map_err(|error| wrong(error.to_string()))?;
+        let at = listener.local_addr()?;
+        let token = if self.no_auth { None } else { Some(Token::make(settings, at)?) };
+        remark!("helve: MCP at http://{at}/mcp");
+        if let Some(token) = &token {
+            token.tell();
+        }
+        let options = HttpOptions {
+            tokens: token.iter().map(|it| it.text.clone()).collect(),
+            hosts: self.allow_host.clone(),
+            origins: self.allow_origin.clone(),
+            body: usize::from(self.max_body) << 20,
+            ..HttpOptions::default()
+        };
+        let served = runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::asked_to_stop()));
+        // Work that hangs in the kernel is not waited for.
+        runtime.shutdown_background();
+        drop(place);
+        served?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A connection takes a descriptor, and so does much of what a call does.
+fn more_descriptors() {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = now.maximum.unwrap_or(8192).min(8192);
+    if now.current.is_some_and(|it| it < wanted) {
+        _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: now.maximum });
+    }
+}
+
+/// What a client has to say to be let in.
+struct Token {
+    text: String,
+    /// The file that it is in while we run, where we made it.
+    file: Option<PathBuf>,
+}
+
+impl Token {
+    fn make(settings: &Settings, at: SocketAddr) -> Result<Self, Fault> {
+        if let Some(text) = std::env::var(TOKEN).ok().filter(|it| !it.is_empty()) {
+            if text.len() < 16 || !text.chars().all(|it| it.is_ascii_graphic()) {
+                return Err(Fault::usage(format!("{TOKEN}: at least 16 letters and digits are needed")));
+            }
+            return Ok(Self { text, file: None });
+        }
+        let text = format!("{}{}", state::random_id()?, state::random_id()?);
+        let (folder, _) = state::open(settings)?;
+        let name: String = at.to_string().chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
+        let file = folder.join(format!("mcp-{name}.token"));
+        keep(&file, &text)?;
+        Ok(Self { text, file: Some(file) })
+    }
+
+    fn tell(&self) {
+        match &self.file {
+            Some(file) => remark!("helve: Authorization: Bearer {} (also in {})", self.text, file.display()),
+            None => remark!("helve: the token is the one in {TOKEN}"),
+        }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Writes a file that its owner alone can read. A new file, whatever lay there.
+fn keep(file: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    writeln!(file, "{text}")
+}
+
+/// Sessions over one engine: each with tasks and grants of its own.
+pub(crate) struct House {
+    pub(crate) make: Box<dyn Fn(Arc<Session>) -> Server + Send + Sync>,
+    pub(crate) first: Arc<Session>,
+}
+
+#[async_trait]
+impl Rooms for House {
+    async fn open(&self) -> io::Result<Arc<Server>> {
+        let first = &self.first;
+        let mut session = Session::new(state::random_id()?, first.workspace.clone(), first.ports.clone());
+        session.role.clone_from(&first.role);
+        session.user.clone_from(&first.user);
+        session.agent.clone_from(&first.agent);
+        session.tolerant = first.tolerant;
+        Ok(Arc::new((self.make)(Arc::new(session))))
+    }
+
+    async fn close(&self, server: Arc<Server>) {
+        setup::end_tasks(server.session().clone()).await;
+    }
+}
+
+/// A server for each session that is opened.
+pub(crate) fn house(place: &Place, options: Options, fixtures: bool) -> House {
+    let engine = place.engine.clone();
+    let make = move |session| {
+        let server = Server::new(engine.clone(), session, options.clone());
+        if fixtures { server.with_fixtures() } else { server }
+    };
+    House { make: Box::new(make), first: place.session.clone() }
+}

@@ -1,0 +1,454 @@
+//! `helve mcp install`: an entry for Helve in the settings of a program that speaks MCP.
+
+use std::{
+    collections::HashMap,
+    fs::{self, OpenOptions},
+    io::{self, BufRead as _, ErrorKind, IsTerminal as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use serde_json::{Map, Value, json, value::RawValue};
+
+use crate::{
+    config::xdg,
+    fault::{Fault, Outcome},
+    remark, say, state,
+};
+
+/// What the entry is called.
+const NAME: &str = "helve";
+/// Lines around a change that are shown.
+const AROUND: usize = 3;
+
+/// Add Helve to the settings of an agent or editor.
+///
+/// Shows what would change and asks first. The old file is kept beside the new one.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve mcp install claude-code
+  helve mcp install codex --dialect solo --yes
+  helve mcp install vscode --print")]
+pub(crate) struct Args {
+    /// The program.
+    #[arg(value_enum)]
+    client: Client,
+    /// Which dialect's tools it gets.
+    #[arg(long, value_name = "D", value_parser = ["solo", "forge", "preset", "oxydra", "claude"])]
+    dialect: Option<String>,
+    /// The role or preset that decides which tools of the dialect there are.
+    #[arg(long, value_name = "R")]
+    role: Option<String>,
+    /// The folder that tools work in; the program's own when left out.
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Write into the settings of the project in the current folder, not into the user's own.
+    #[arg(long)]
+    project: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    /// Only print the entry.
+    #[arg(long, conflicts_with = "yes")]
+    print: bool,
+}
+
+/// A program that can start MCP servers.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Client {
+    ClaudeCode,
+    Codex,
+    Opencode,
+    Cursor,
+    Vscode,
+    Zed,
+}
+
+impl Client {
+    /// The file that holds its servers.
+    fn file(self, in_project: bool) -> Result<PathBuf, Fault> {
+        let home = || std::env::home_dir().ok_or_else(|| Fault::failed("HOME is not set"));
+        let config = || xdg("XDG_CONFIG_HOME", ".config").ok_or_else(|| Fault::failed("HOME is not set"));
+        let here = std::env::current_dir()?;
+        Ok(match (self, in_project) {
+            (Self::ClaudeCode, true) => here.join(".mcp.json"),
+            (Self::ClaudeCode, false) => home()?.join(".claude.json"),
+            (Self::Codex, true) => here.join(".codex/config.toml"),
+            (Self::Codex, false) => match std::env::var_os("CODEX_HOME").filter(|it| !it.is_empty()) {
+                Some(folder) => PathBuf::from(folder).join("config.toml"),
+                None => home()?.join(".codex/config.toml"),
+            },
+            (Self::Opencode, true) => here.join("opencode.json"),
+            (Self::Opencode, false) => config()?.join("opencode/opencode.json"),
+            (Self::Cursor, true) => here.join(".cursor/mcp.json"),
+            (Self::Cursor, false) => home()?.join(".cursor/mcp.json"),
+            (Self::Vscode, _) => here.join(".vscode/mcp.json"),
+            (Self::Zed, true) => here.join(".zed/settings.json"),
+            (Self::Zed, false) => config()?.join("zed/settings.json"),
+        })
+    }
+
+    /// The key of all servers in that file.
+    fn key(self) -> &'static str {
+        match self {
+            Self::ClaudeCode | Self::Cursor => "mcpServers",
+            Self::Codex => "mcp_servers",
+            Self::Opencode => "mcp",
+            Self::Vscode => "servers",
+            Self::Zed => "context_servers",
+        }
+    }
+
+    /// How it writes down a server that it starts.
+    fn entry(self, program: &str, args: &[String]) -> Value {
+        match self {
+            Self::ClaudeCode | Self::Vscode => json!({ "type": "stdio", "command": program, "args": args }),
+            Self::Codex | Self::Cursor | Self::Zed => json!({ "command": program, "args": args }),
+            Self::Opencode => {
+                let command: Vec<_> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
+                json!({ "type": "local", "command": command, "enabled": true })
+            }
+        }
+    }
+
+    /// What it puts in for the folder that is open, where it does not start servers there.
+    fn folder(self) -> Option<&'static str> {
+        matches!(self, Self::Cursor | Self::Vscode).then_some("${workspaceFolder}")
+    }
+}
+
+impl Args {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
+        let file = self.client.file(self.project)?;
+        let entry = self.entry()?;
+        if self.print {
+            say!("# {}", file.display());
+            say!("{}", snippet(self.client, &entry));
+            return Ok(ExitCode::SUCCESS);
+        }
+        // A settings file may be a link into a collection of them; what it leads to is changed.
+        let file = file.canonicalize().unwrap_or(file);
+        let old = match fs::read_to_string(&file) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(Fault::failed(format!("{}: {error}", file.display()))),
+        };
+        let before = old.as_deref().unwrap_or_default();
+        let after = edited(self.client, before, &entry).map_err(|why| {
+            let shown = snippet(self.client, &entry);
+            Fault::failed(format!("{}: {why}. Nothing was written. Add this by hand:\n{shown}", file.display()))
+        })?;
+        if after == before {
+            say!("{} has this entry already", file.display());
+            return Ok(ExitCode::SUCCESS);
+        }
+        say!("{}", diff(&file, before, &after));
+        if !self.yes && !is_wanted()? {
+            return Err(Fault::failed("nothing was written"));
+        }
+        let backup = old.as_ref().map(|text| keep(&file, text)).transpose()?;
+        write(&file, old.as_deref(), &after)?;
+        say!("wrote {}", file.display());
+        if let Some(backup) = backup {
+            say!("the old one is {}", backup.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn entry(&self) -> Result<Value, Fault> {
+        let program = std::env::current_exe()?;
+        let program = program.to_str().ok_or_else(|| Fault::failed("the path of this program is not UTF-8"))?;
+        let workspace = match &self.workspace {
+            Some(path) => {
+                let whole = path.canonicalize().map_err(|it| Fault::usage(format!("{}: {it}", path.display())))?;
+                Some(whole.to_str().ok_or_else(|| Fault::usage("--workspace must be UTF-8"))?.to_owned())
+            }
+            None => self.client.folder().map(str::to_owned),
+        };
+        let flags = [("--dialect", &self.dialect), ("--role", &self.role), ("--workspace", &workspace)];
+        let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?])).flatten();
+        let args: Vec<_> = ["mcp".to_owned()].into_iter().chain(given).collect();
+        Ok(self.client.entry(program, &args))
+    }
+}
+
+/// The entry as it would stand alone in the file.
+fn snippet(client: Client, entry: &Value) -> String {
+    match client {
+        Client::Codex => table(entry),
+        _ => pretty(&json!({ client.key(): { NAME: entry } }), 0),
+    }
+}
+
+fn pretty(value: &Value, depth: usize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.replace('\n', &format!("\n{}", "  ".repeat(depth)))
+}
+
+/// The file with the entry in it, and all else as it was.
+fn edited(client: Client, text: &str, entry: &Value) -> Result<String, String> {
+    if client == Client::Codex { edited_toml(text, entry) } else { edited_json(client.key(), text, entry) }
+}
+
+fn edited_json(key: &str, text: &str, entry: &Value) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Ok(pretty(&json!({ key: { NAME: entry } }), 0) + "\n");
+    }
+    let plain = |error: serde_json::Error| {
+        if text.contains("//") || text.contains("/*") {
+            "it has comments, which would be lost".to_owned()
+        } else {
+            format!("it is not plain JSON ({error})")
+        }
+    };
+    let whole: Value = serde_json::from_str(text).map_err(plain)?;
+    let Value::Object(mut wanted) = whole else { return Err("it is not a JSON object".into()) };
+    let servers = wanted.entry(key).or_insert_with(|| Map::new().into());
+    let Value::Object(servers) = servers else { return Err(format!("`{key}` is not an object")) };
+    if servers.insert(NAME.into(), entry.clone()).as_ref() == Some(entry) {
+        return Ok(text.to_owned());
+    }
+
+    let top: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(plain)?;
+    let after = match top.get(key) {
+        None => inserted(text, text.trim_end().len(), key, &json!({ NAME: entry }), 1),
+        Some(servers) => {
+            let inside: HashMap<String, &RawValue> = serde_json::from_str(servers.get()).map_err(plain)?;
+            match inside.get(NAME) {
+                Some(old) => {
+                    let at = offset(text, old.get());
+                    format!("{}{}{}", &text[..at], pretty(entry, 2), &text[at + old.get().len()..])
+                }
+                None => inserted(text, offset(text, servers.get()) + servers.get().len(), NAME, entry, 2),
+            }
+        }
+    };
+    // Whatever was done to the text, it must say what was meant.
+    match serde_json::from_str::<Value>(&after) {
+        Ok(Value::Object(said)) if said == wanted => Ok(after),
+        _ => Err("it is written in a way that cannot be changed safely".into()),
+    }
+}
+
+/// Where a part of a text begins.
+fn offset(whole: &str, part: &str) -> usize {
+    part.as_ptr().addr() - whole.as_ptr().addr()
+}
+
+/// The text with one field more in the object that ends there.
+fn inserted(text: &str, end: usize, key: &str, value: &Value, depth: usize) -> String {
+    let (inside, rest) = (text[..end - 1].trim_end(), &text[end - 1..]);
+    let comma = if inside.ends_with('{') { "" } else { "," };
+    let (blanks, outer) = ("  ".repeat(depth), "  ".repeat(depth - 1));
+    format!("{inside}{comma}\n{blanks}\"{key}\": {}\n{outer}{rest}", pretty(value, depth))
+}
+
+fn table(entry: &Value) -> String {
+    format!("[mcp_servers.{NAME}]\n{}", toml::to_string(entry).unwrap_or_default())
+}
+
+fn edited_toml(text: &str, entry: &Value) -> Result<String, String> {
+    let read =
+        |text: &str| toml::from_str::<Value>(text).map_err(|error| format!("it is not TOML ({})", error.message()));
+    let Value::Object(mut wanted) = read(text)? else { return Err("it is not a table".into()) };
+    let servers = wanted.entry("mcp_servers").or_insert_with(|| Map::new().into());
+    let Value::Object(servers) = servers else { return Err("`mcp_servers` is not a table".into()) };
+    let old = servers.insert(NAME.into(), entry.clone());
+    if old.as_ref() == Some(entry) {
+        return Ok(text.to_owned());
+    }
+    let after = match old {
+        None => {
+            let gap = if text.is_empty() {
+                ""
+            } else if text.ends_with('\n') {
+                "\n"
+            } else {
+                "\n\n"
+            };
+            format!("{text}{gap}{}", table(entry))
+        }
+        Some(_) => {
+            let header = format!("[mcp_servers.{NAME}]");
+            let is_header = |line: &&str| line.trim() == header;
+            let lines: Vec<_> = text.split_inclusive('\n').collect();
+            let start = lines.iter().position(is_header).ok_or("the entry is there in another form")?;
+            let length = lines[start + 1..].iter().position(|it| it.trim_start().starts_with('['));
+            let end = length.map_or(lines.len(), |it| start + 1 + it);
+            let gap = if end < lines.len() { "\n" } else { "" };
+            format!("{}{}{gap}{}", lines[..start].concat(), table(entry), lines[end..].concat())
+        }
+    };
+    match read(&after) {
+        Ok(Value::Object(said)) if said == wanted => Ok(after),
+        _ => Err("it is written in a way that cannot be changed safely".into()),
+    }
+}
+
+/// The lines that change, with some around them.
+fn diff(file: &Path, before: &str, after: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let same = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let shown = |mark: char, lines: &[&str]| lines.iter().map(|it| format!("\n{mark}{it}")).collect::<String>();
+    format!(
+        "--- {}\n+++ with Helve, from line {}{}{}{}{}",
+        file.display(),
+        head + 1,
+        shown(' ', &old[head.saturating_sub(AROUND)..head]),
+        shown('-', &old[head..old.len() - same]),
+        shown('+', &new[head..new.len() - same]),
+        shown(' ', &old[old.len() - same..][..same.min(AROUND)]),
+    )
+}
+
+/// The user's yes.
+fn is_wanted() -> io::Result<bool> {
+    if !io::stdin().is_terminal() {
+        remark!("helve: nobody is here to ask; use --yes to write without asking");
+        return Ok(false);
+    }
+    eprint!("Write it? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Keeps the old file under a name that is free.
+fn keep(file: &Path, text: &str) -> Result<PathBuf, Fault> {
+    let mode = file.metadata()?.mode() & 0o777;
+    for number in 1..1000 {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".before-helve-{number}"));
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&name) {
+            Ok(mut backup) => {
+                backup.write_all(text.as_bytes())?;
+                backup.sync_all()?;
+                return Ok(name.into());
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Fault::failed(format!("{}: {error}", Path::new(&name).display()))),
+        }
+    }
+    Err(Fault::failed(format!("{} has too many old copies; remove some", file.display())))
+}
+
+/// Puts the new text in place of the old one, at once and whole.
+fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
+    let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
+    fs::create_dir_all(folder)?;
+    let beside = folder.join(format!(".helve-{}", state::random_id()?));
+    let written = (|| -> io::Result<()> {
+        let mode = file.metadata().map_or(0o600, |it| it.mode() & 0o777);
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        to.set_permissions(fs::Permissions::from_mode(mode))?;
+        to.write_all(new.as_bytes())?;
+        to.sync_all()?;
+        let now = fs::read_to_string(file).ok();
+        if now.as_deref() != old {
+            return Err(io::Error::other("somebody else has just changed it; try again"));
+        }
+        fs::rename(&beside, file)
+    })();
+    written.map_err(|error| {
+        _ = fs::remove_file(&beside);
+        Fault::failed(format!("{}: {error}", file.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Value {
+        Client::Cursor.entry("/bin/helve", &["mcp".into()])
+    }
+
+    #[test]
+    fn writes_what_each_client_reads() {
+        let args = ["mcp".to_owned(), "--dialect".to_owned(), "solo".to_owned()];
+        let of = |client: Client| snippet(client, &client.entry("/bin/helve", &args)).replace(['\n', ' '], "");
+        assert_eq!(
+            [Client::ClaudeCode, Client::Cursor, Client::Vscode, Client::Zed, Client::Opencode, Client::Codex].map(of),
+            [
+                r#"{"mcpServers":{"helve":{"type":"stdio","command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
+                r#"{"mcpServers":{"helve":{"command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
+                r#"{"servers":{"helve":{"type":"stdio","command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
+                r#"{"context_servers":{"helve":{"command":"/bin/helve","args":["mcp","--dialect","solo"]}}}"#,
+                r#"{"mcp":{"helve":{"type":"local","command":["/bin/helve","mcp","--dialect","solo"],"enabled":true}}}"#,
+                r#"[mcp_servers.helve]command="/bin/helve"args=["mcp","--dialect","solo"]"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn leaves_the_rest_of_the_file_as_it_is() {
+        let new = edited_json("mcpServers", "", &entry()).unwrap();
+        assert_eq!(edited_json("mcpServers", &new, &entry()).unwrap(), new);
+
+        let odd = "{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\": {\"command\":\"x\"}} , \"z\":[ ]}\n";
+        let after = edited_json("mcpServers", odd, &entry()).unwrap();
+        assert_eq!(
+            after,
+            "{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\": {\"command\":\"x\"},\n    \"helve\": {\n      \"command\": \"/bin/helve\",\n      \
+             \"args\": [\n        \"mcp\"\n      ]\n    }\n  } , \"z\":[ ]}\n"
+        );
+        let other = Client::Cursor.entry("/opt/helve", &[]);
+        let again = edited_json("mcpServers", &after, &other).unwrap();
+        assert!(again.starts_with("{ \"n\": 1.50,\n\t\"mcpServers\": {\"a\"") && again.contains("/opt/helve"));
+        assert!(!again.contains("/bin/helve"));
+
+        let without = edited_json("servers", "{}", &entry()).unwrap();
+        assert!(without.starts_with("{\n  \"servers\": {\n    \"helve\""), "{without}");
+    }
+
+    #[test]
+    fn touches_no_file_that_it_does_not_understand() {
+        let why = |text| edited_json("mcpServers", text, &entry()).unwrap_err();
+        assert_eq!(why("{\n // mine\n}"), "it has comments, which would be lost");
+        assert!(why("{ \"a\": 1, }").starts_with("it is not plain JSON"));
+        assert_eq!(why("[]"), "it is not a JSON object");
+        assert_eq!(why(r#"{"mcpServers":[]}"#), "`mcpServers` is not an object");
+        assert_eq!(
+            edited_toml("mcp_servers = { helve = { command = \"x\" } }\n", &entry()).unwrap_err(),
+            "the entry is there in another form"
+        );
+    }
+
+    #[test]
+    fn keeps_the_comments_of_toml() {
+        let old = "# mine\nmodel = \"m\" # this one\n\n[mcp_servers.helve]\ncommand = \"old\"\n\n[x]\ny = 1\n";
+        let new = edited_toml(old, &entry()).unwrap();
+        assert_eq!(
+            new,
+            "# mine\nmodel = \"m\" # this one\n\n[mcp_servers.helve]\ncommand = \"/bin/helve\"\nargs = [\"mcp\"]\n\n[x]\ny = 1\n"
+        );
+        assert_eq!(edited_toml(&new, &entry()).unwrap(), new);
+        assert!(edited_toml("a = 1", &entry()).unwrap().starts_with("a = 1\n\n[mcp_servers.helve]\n"));
+    }
+
+    #[test]
+    fn shows_only_what_changes() {
+        let shown = diff(Path::new("f"), "a\nb\nc\n", "a\nB\nc\n");
+        assert_eq!(shown, "--- f\n+++ with Helve, from line 2\n a\n-b\n+B\n c");
+    }
+
+    #[test]
+    fn writes_whole_files_and_keeps_the_old_ones() {
+        let folder = state::tests::folder("install");
+        let file = folder.join("deep/mcp.json");
+        write(&file, None, "one").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let backups = [keep(&file, "one").unwrap(), keep(&file, "one").unwrap()];
+        assert!(backups[0].ends_with("mcp.json.before-helve-1") && backups[1].ends_with("mcp.json.before-helve-2"));
+        assert!(write(&file, Some("other"), "two").is_err());
+        write(&file, Some("one"), "two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 3);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

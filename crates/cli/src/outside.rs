@@ -1,0 +1,191 @@
+//! MCP servers of the user's choice, whose tools join those of the session.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use helve_contract::Entry;
+use helve_engine::Dialect;
+use helve_mcp::client::{self, Folders, Servers, Status, Transport};
+use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
+
+use crate::{config::Settings, print, remark, state};
+
+/// How long a call by hand waits for the server of its tool.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which servers a session needs.
+pub(crate) enum Wanted<'a> {
+    /// All that are configured.
+    All,
+    /// Those that may have this tool.
+    For(&'a str),
+}
+
+/// Starts the servers that are wanted, and waits a little for their tools. None are configured or wanted: nothing.
+pub(crate) fn start(
+    settings: &Settings,
+    dialect: &Dialect,
+    wanted: &Wanted<'_>,
+    (state, blobs): (&Path, &Path),
+    runtime: &Runtime,
+) -> Option<Servers> {
+    if settings.servers().next().is_some() && env::var_os("STARTED_BY_HELVE").is_some() {
+        remark!("helve: no MCP servers are started by one that is itself started as such");
+        return None;
+    }
+    let mut list = Vec::new();
+    for (name, server) in settings.servers() {
+        if !is_wanted(name, dialect, wanted) || server.get("enabled") == Some(&Value::Bool(false)) {
+            continue;
+        }
+        match read(settings, name, server, state) {
+            Ok(server) => list.push(server),
+            Err(why) => remark!("helve: the MCP server {name} is left out: {why}"),
+        }
+    }
+    if list.is_empty() {
+        return None;
+    }
+    let folders = Folders { state: state.to_owned(), blobs: blobs.to_owned() };
+    let most = match wanted {
+        Wanted::All => Duration::from_secs(settings.number("mcp.wait_secs")),
+        Wanted::For(_) => PATIENCE,
+    };
+    let servers = runtime.block_on(async {
+        let servers = Servers::start(list, folders);
+        servers.settled(most).await;
+        servers
+    });
+    tell(&servers);
+    Some(servers)
+}
+
+/// Says what is missing, on standard error.
+fn tell(servers: &Servers) {
+    for report in servers.reports() {
+        let why = match report.status {
+            Status::Connected => continue,
+            Status::Starting => "it takes too long to start".to_owned(),
+            Status::Failed(why) | Status::Refused(why) => why,
+        };
+        remark!("helve: the MCP server {} is left out: {}", report.name, print::harmless(&why));
+    }
+    for left in servers.left_out() {
+        remark!("helve: {} of the MCP server {} is left out: {}", left.tool, left.server, print::harmless(&left.why));
+    }
+    if !servers.quarantined().is_empty() {
+        remark!("helve: `helve config approve` shows changed tools, `helve config approve NAME` accepts one");
+    }
+}
+
+fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
+    let Wanted::For(tool) = wanted else { return true };
+    let clean: String = server.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
+    !dialect.tools.iter().any(|entry| entry.spec.answers_to(tool))
+        && (tool.contains("McpResource") || tool.starts_with(&format!("mcp__{clean}__")))
+}
+
+/// The tools that servers and plugins bring, without those whose name is taken.
+pub(crate) fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+    let names = |entry: &Entry| -> Vec<String> {
+        std::iter::once(&entry.spec.name).chain(&entry.spec.aliases).cloned().collect()
+    };
+    let mut taken: HashSet<String> = dialect.tools.iter().flat_map(names).collect();
+    let mut free = Vec::new();
+    for entry in entries {
+        let own = names(&entry);
+        if own.iter().any(|name| taken.contains(name)) {
+            remark!("helve: the tool {} from outside is left out: there is one of that name", entry.spec.name);
+            continue;
+        }
+        taken.extend(own);
+        free.push(entry);
+    }
+    free
+}
+
+/// A server as it is configured. The shape was checked when the settings were read.
+fn read(settings: &Settings, name: &str, told: &Map<String, Value>, state: &Path) -> Result<client::Settings, String> {
+    let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
+    let list = |key: &str| -> Vec<String> {
+        let items = told.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    };
+    let transport = match (text("command"), text("url")) {
+        (Some(command), None) => {
+            let cwd = match text("cwd") {
+                Some(cwd) => PathBuf::from(cwd),
+                None => own_folder(state, name)?,
+            };
+            Transport::Stdio { command, args: list("args"), env: filled(told.get("env"))?, cwd: Some(cwd) }
+        }
+        (None, Some(url)) => {
+            let headers = filled(told.get("headers"))?;
+            match text("type").as_deref() {
+                Some("sse") => Transport::Sse { url, headers },
+                _ => Transport::Http { url, headers },
+            }
+        }
+        _ => return Err("it needs either `command` or `url`".into()),
+    };
+    let mut server = client::Settings::new(name, transport);
+    server.allow = list("allow");
+    server.deny = list("deny");
+    if told.get("roots") == Some(&Value::Bool(true)) {
+        server.roots = vec![settings.workspace.clone()];
+    }
+    if let Some(seconds) = told.get("timeout_secs").and_then(Value::as_u64) {
+        server.call = Duration::from_secs(seconds);
+    }
+    Ok(server)
+}
+
+/// Where a server starts that is not told otherwise. Not the workspace: what lies there is not the user's choice.
+fn own_folder(state: &Path, name: &str) -> Result<PathBuf, String> {
+    if !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-') {
+        return Err("a server's name has letters, digits, `_` and `-`".into());
+    }
+    let folder = state.join("mcp").join(name);
+    state::private(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Names and values, with `${NAME}` filled in from the environment.
+fn filled(told: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+    let pairs = told.and_then(Value::as_object).into_iter().flatten();
+    pairs.map(|(name, value)| Ok((name.clone(), fill(value.as_str().unwrap_or_default())?))).collect()
+}
+
+fn fill(text: &str) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) = after.split_once('}').ok_or("a `${` without its `}`")?;
+        let value = env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
+        out.push_str(before);
+        out.push_str(&value);
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in() {
+        let home = env::var("HOME").unwrap_or_default();
+        if !home.is_empty() {
+            assert_eq!(fill("a ${HOME}/b").unwrap(), format!("a {home}/b"));
+        }
+        assert_eq!(fill("plain $x {y}").unwrap(), "plain $x {y}");
+        assert_eq!(fill("${NO_SUCH_VARIABLE_HERE}").unwrap_err(), "the variable NO_SUCH_VARIABLE_HERE is not set");
+        assert_eq!(fill("${open").unwrap_err(), "a `${` without its `}`");
+    }
+}

@@ -1,0 +1,123 @@
+//! Tools from outside through the real binary: plugins and MCP servers.
+
+use std::path::Path;
+
+use crate::desk::{Desk, Ran};
+
+const OWN: &str = env!("CARGO_BIN_EXE_helve");
+
+/// The user's settings, with this in them.
+fn desk(settings: &str) -> Desk {
+    let desk = Desk::new();
+    desk.put("home/.config/helve/helve.toml", settings).put("work/a.txt", "hello\n");
+    desk
+}
+
+/// This very program as somebody else's server.
+fn own_server(more: &str) -> Desk {
+    let desk = Desk::new();
+    let work = desk.path("work");
+    desk.put("work/a.txt", "hello\n").put(
+        "home/.config/helve/helve.toml",
+        &format!(
+            "[mcp.servers.own]\ncommand = {OWN:?}\nargs = [\"mcp\", \"--dialect\", \"preset\", \"--workspace\", {work:?}]\n{more}"
+        ),
+    );
+    desk
+}
+
+#[test]
+fn a_server_brings_its_tools() {
+    let desk = own_server("");
+    let ran = desk.run(&["call", "mcp__own__read", r#"{"path":"a.txt"}"#]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("hello"), "{}", ran.out);
+    let calls =
+        "{\"tool\":\"ListMcpResources\",\"args\":{}}\n{\"tool\":\"mcp__own__read\",\"args\":{\"path\":\"no.txt\"}}\n";
+    let ran = desk.fed(&["batch"], calls);
+    let lines: Vec<serde_json::Value> = ran.out.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines[0]["data"][0]["name"], "a.txt", "{}", ran.out);
+    assert_eq!(lines[0]["data"][0]["server"], "own");
+    assert_eq!(lines[1]["is_error"], true);
+}
+
+#[test]
+fn a_tool_of_our_own_does_not_wait_for_servers() {
+    let desk = desk("[mcp.servers.never]\ncommand = \"sleep\"\nargs = [\"1000\"]\n");
+    let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_server_that_does_not_start_is_told_and_left_out() {
+    let desk = desk("[mcp.servers.gone]\ncommand = \"/no/such/server\"\n");
+    let ran = desk.fed(&["batch", "--dialect", "preset"], "{\"tool\":\"read\",\"args\":{\"path\":\"a.txt\"}}\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let told = "helve: the MCP server gone is left out: `/no/such/server` cannot be started: \
+                No such file or directory (os error 2)\n";
+    assert_eq!(ran.err, told);
+}
+
+#[test]
+fn a_project_cannot_name_servers_or_plugins() {
+    let desk = Desk::new();
+    desk.put("work/helve.toml", "[[plugins]]\npath = \"./x\"\n[mcp.servers.evil]\ncommand = \"./x\"\n");
+    assert_eq!(desk.run(&["config", "trust"]).code, 0);
+    let ran = desk.run(&["config", "--json"]);
+    assert_eq!(ran.json()["mcp.servers"]["value"], serde_json::json!({}));
+    assert_eq!(ran.json()["plugins"]["value"], serde_json::json!([]));
+    assert!(ran.err.contains("`mcp.servers` in") && ran.err.contains("a project file may not set it"), "{}", ran.err);
+}
+
+#[test]
+fn nothing_waits_for_approval_at_first() {
+    let desk = Desk::new();
+    assert_eq!(desk.run(&["config", "approve"]).all(), (0, "no tool waits for approval\n", ""));
+    let ran = desk.run(&["config", "approve", "mcp__a__b"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("no change of a tool `mcp__a__b` waits for approval"), "{}", ran.err);
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins").join(name);
+    path.canonicalize().unwrap().to_str().unwrap().to_owned()
+}
+
+fn has_no_sandbox(ran: &Ran) -> bool {
+    ran.err.contains("no sandbox works on this machine")
+}
+
+#[test]
+fn the_python_example_works() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return;
+    }
+    let script = example("python/words.py");
+    let desk = desk(&format!("[[plugins]]\npath = \"python3\"\nargs = [{script:?}]\n"));
+    let ran = desk.run(&["call", "turn_round", r#"{"text":"abc"}"#]);
+    if !has_no_sandbox(&ran) {
+        assert_eq!((ran.code, ran.out.as_str()), (0, "cba\n"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn the_shell_example_works() {
+    let script = example("shell/today.sh");
+    let desk = desk(&format!("[[plugins]]\npath = \"/bin/sh\"\nargs = [{script:?}]\n"));
+    let ran = desk.run(&["call", "today"]);
+    if !has_no_sandbox(&ran) {
+        assert_eq!((ran.code, ran.out.trim().len()), (0, "2026-01-01".len()), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_plugin_cannot_take_the_place_of_a_tool_of_our_own() {
+    let desk = desk(
+        "[[plugins]]\npath = \"/bin/sh\"\nargs = [\"-c\", 'read -r x; echo \"{\\\"name\\\":\\\"read\\\"}\"; cat']\n",
+    );
+    let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
+    if !has_no_sandbox(&ran) {
+        assert_eq!((ran.code, ran.out.contains("hello")), (0, true), "{}", ran.err);
+        assert_eq!(ran.err, "helve: the tool read from outside is left out: there is one of that name\n");
+    }
+}

@@ -1,0 +1,545 @@
+//! What the protocol's conformance suite wants a server to have: tools, resources and prompts by its own names.
+//!
+//! They are there only when a server is told to have them, and then beside the engine's tools. Nothing else is tested
+//! by them than how we speak.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::{sync::broadcast, time::sleep};
+
+use crate::{
+    answer::{self, us},
+    peer::{Handled, Outbox, Peer},
+    revision::Era,
+    wire::{Fault, Id},
+};
+
+/// A picture of one red point, and a sound without a sample.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+/// What the suite calls a little while.
+const WHILE: Duration = Duration::from_millis(50);
+
+/// Kinds of lists that a tool pretended to change.
+static CHANGES: LazyLock<broadcast::Sender<&'static str>> = LazyLock::new(|| broadcast::Sender::new(16));
+
+/// A request, with all that the fixtures look at.
+pub(crate) struct Asked {
+    pub(crate) id: Id,
+    pub(crate) method: String,
+    pub(crate) era: Era,
+    pub(crate) logs: bool,
+    pub(crate) params: Value,
+}
+
+/// What a fixture answers; `None` where it is none of theirs.
+pub(crate) fn handle(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Option<Result<Handled, Fault>> {
+    let name = asked.params["name"].as_str().unwrap_or_default();
+    let ready = match (asked.method.as_str(), asked.era) {
+        ("tools/call", _) if schema(name).is_some() => return Some(tool(peer, asked, out)),
+        ("subscriptions/listen", Era::Modern) => return Some(listen(peer, asked, out)),
+        ("prompts/list", _) => Ok(asked.fresh(json!({ "prompts": prompts() }))),
+        ("prompts/get", _) => prompt(&asked),
+        ("resources/list", _) => Ok(asked.fresh(json!({ "resources": resources() }))),
+        ("resources/templates/list", _) => {
+            let template = json!({ "uriTemplate": "test://template/{id}/data", "name": "template" });
+            Ok(asked.fresh(json!({ "resourceTemplates": [template] })))
+        }
+        ("resources/read", _) => resource(&asked),
+        ("resources/subscribe" | "resources/unsubscribe", Era::Legacy) => Ok(asked.done(json!({}))),
+        ("completion/complete", _) => {
+            Ok(asked.done(json!({ "completion": { "values": ["paris", "park"], "total": 2, "hasMore": false } })))
+        }
+        _ => return None,
+    };
+    Some(ready.map(Handled::Now))
+}
+
+/// What we can do beside the tools.
+pub(crate) fn capabilities() -> Value {
+    json!({
+        "tools": { "listChanged": true },
+        "prompts": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
+        "completions": {},
+        "logging": {},
+    })
+}
+
+/// The tools as a client sees them.
+pub(crate) fn tools() -> Vec<Value> {
+    let tool = |name: &&str| json!({ "name": name, "description": "For tests.", "inputSchema": schema(name) });
+    TOOLS.iter().map(tool).collect()
+}
+
+const TOOLS: [&str; 28] = [
+    "test_simple_text",
+    "test_image_content",
+    "test_audio_content",
+    "test_embedded_resource",
+    "test_multiple_content_types",
+    "test_tool_with_logging",
+    "test_tool_with_progress",
+    "test_error_handling",
+    "test_sampling",
+    "test_elicitation",
+    "test_elicitation_sep1034_defaults",
+    "test_elicitation_sep1330_enums",
+    "json_schema_2020_12_tool",
+    "test_reconnection",
+    "test_custom_headers",
+    "test_missing_capability",
+    "test_streaming_elicitation",
+    "test_logging_tool",
+    "test_trigger_tool_change",
+    "test_trigger_prompt_change",
+    "test_input_required_result_elicitation",
+    "test_input_required_result_sampling",
+    "test_input_required_result_list_roots",
+    "test_input_required_result_request_state",
+    "test_input_required_result_multiple_inputs",
+    "test_input_required_result_multi_round",
+    "test_input_required_result_tampered_state",
+    "test_input_required_result_capabilities",
+];
+/// The schema of a tool's arguments.
+pub(crate) fn schema(tool: &str) -> Option<Value> {
+    Some(match tool {
+        "test_sampling" => text_argument("prompt"),
+        "test_elicitation" => text_argument("message"),
+        "test_custom_headers" => json!({
+            "type": "object",
+            "properties": {
+                "region": { "type": "string", "x-mcp-header": "Region" },
+                "priority": { "type": "integer", "x-mcp-header": "Priority" },
+            },
+            "required": ["region"],
+        }),
+        "json_schema_2020_12_tool" => json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "$defs": { "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": { "street": { "type": "string" }, "city": { "type": "string" } },
+            } },
+            "properties": {
+                "name": { "type": "string" },
+                "address": { "$ref": "#/$defs/address" },
+                "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+                "phone": { "type": "string" },
+                "email": { "type": "string" },
+            },
+            "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+            "if": { "properties": { "contactMethod": { "const": "phone" } }, "required": ["contactMethod"] },
+            "then": { "required": ["phone"] },
+            "else": { "required": ["email"] },
+            "additionalProperties": false,
+        }),
+        known if TOOLS.contains(&known) => json!({ "type": "object", "properties": {} }),
+        _ => return None,
+    })
+}
+
+fn text_argument(name: &str) -> Value {
+    json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] })
+}
+
+impl Asked {
+    /// The result, as the revision writes it.
+    fn done(&self, mut result: Value) -> Vec<u8> {
+        if let (Era::Modern, Value::Object(fields)) = (self.era, &mut result) {
+            fields.entry("resultType").or_insert_with(|| "complete".into());
+            fields.insert("_meta".into(), json!({ "io.modelcontextprotocol/serverInfo": us() }));
+        }
+        json!({ "jsonrpc": "2.0", "id": self.id, "result": result }).to_string().into_bytes()
+    }
+
+    /// A result that a client may keep.
+    fn fresh(&self, mut result: Value) -> Vec<u8> {
+        if self.era == Era::Modern {
+            result["ttlMs"] = 0.into();
+            result["cacheScope"] = "private".into();
+        }
+        self.done(result)
+    }
+
+    fn text(&self, text: impl Into<String>) -> Vec<u8> {
+        self.content(&json!([{ "type": "text", "text": text.into() }]))
+    }
+
+    fn content(&self, content: &Value) -> Vec<u8> {
+        self.done(json!({ "content": content }))
+    }
+
+    fn argument(&self, name: &str) -> &str {
+        self.params["arguments"][name].as_str().unwrap_or_default()
+    }
+
+    fn can(&self, capability: &str) -> bool {
+        self.params["_meta"]["io.modelcontextprotocol/clientCapabilities"].get(capability).is_some()
+    }
+
+    /// What the client says to a question of the last round.
+    fn heard(&self, question: &str) -> Option<&Value> {
+        self.params["inputResponses"].get(question).filter(|it| it.is_object())
+    }
+
+    /// Asks the client to ask, and to come back with the answers.
+    fn wants(&self, questions: Value, state: Option<&str>) -> Vec<u8> {
+        let mut result = json!({ "resultType": "input_required", "inputRequests": questions });
+        if let Some(state) = state {
+            result["requestState"] = signed(state).into();
+        }
+        self.done(result)
+    }
+
+    /// The state that the client carried for us, if nobody touched it.
+    fn state(&self) -> Result<Option<&str>, Fault> {
+        let Some(carried) = self.params.get("requestState") else { return Ok(None) };
+        let plain = carried.as_str().and_then(|it| it.split_once('.')).map(|(plain, _)| plain).unwrap_or_default();
+        if *carried == signed(plain) {
+            return Ok(Some(plain));
+        }
+        Err(Fault::params("requestState is not what we gave out"))
+    }
+}
+
+fn signed(state: &str) -> String {
+    let seal = Sha256::digest(format!("fixture {state}"));
+    let seal: String = seal.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{state}.{seal}")
+}
+
+fn tool(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
+    let name = asked.params["name"].as_str().unwrap_or_default().to_owned();
+    let resource = |uri: &str, mime: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "text": text } });
+    let picture = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
+    let ready = match name.as_str() {
+        "test_simple_text" => asked.text("This is a simple text response for testing."),
+        "test_image_content" => asked.content(&json!([picture])),
+        "test_audio_content" => asked.content(&json!([{ "type": "audio", "data": WAV, "mimeType": "audio/wav" }])),
+        "test_embedded_resource" => {
+            let text = "This is an embedded resource content.";
+            asked.content(&json!([resource("test://embedded-resource", "text/plain", text)]))
+        }
+        "test_multiple_content_types" => {
+            let data = resource("test://mixed-content-resource", "application/json", r#"{"test":"data","value":123}"#);
+            asked.content(&json!([{ "type": "text", "text": "Multiple content types test:" }, picture, data]))
+        }
+        "test_error_handling" => {
+            let text = "This tool intentionally returns an error for testing";
+            asked.done(json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
+        }
+        "test_missing_capability" if !asked.can("sampling") => {
+            return Err(Fault::new(-32021, "Missing required client capability")
+                .with(json!({ "requiredCapabilities": { "sampling": {} } })));
+        }
+        "test_trigger_tool_change" => changed(&asked, "tools"),
+        "test_trigger_prompt_change" => changed(&asked, "prompts"),
+        "test_streaming_elicitation" => asked.wants(json!({ "user_name": name_question() }), None),
+        known if known.starts_with("test_input_required_result_") => rounds(known, &asked)?,
+        "test_tool_with_logging"
+        | "test_tool_with_progress"
+        | "test_sampling"
+        | "test_elicitation"
+        | "test_elicitation_sep1034_defaults"
+        | "test_elicitation_sep1330_enums"
+        | "test_reconnection"
+        | "test_logging_tool" => return slow(peer, name, asked, out),
+        _ => asked.text("ok"),
+    };
+    Ok(Handled::Now(ready))
+}
+
+fn changed(asked: &Asked, kind: &'static str) -> Vec<u8> {
+    _ = CHANGES.send(kind);
+    asked.text("changed")
+}
+
+/// Tools that speak, ask or pause before they answer.
+fn slow(peer: &Arc<Peer>, name: String, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
+    let seat = peer.flight.enter(&asked.id)?;
+    let (peer, out) = (peer.clone(), out.clone());
+    let work = async move {
+        let message = tokio::select! {
+            () = seat.token().cancelled() => return None,
+            message = speak(&peer, &name, &asked, &out) => message,
+        };
+        seat.land().then_some(message)
+    };
+    Ok(Handled::Later(work.boxed()))
+}
+
+async fn speak(peer: &Arc<Peer>, name: &str, asked: &Asked, out: &Arc<dyn Outbox>) -> Vec<u8> {
+    let log = |text: &str| {
+        if asked.era == Era::Legacy || asked.logs {
+            let params = json!({ "level": "info", "logger": "fixtures", "data": text });
+            out.send(answer::notification("notifications/message", &params));
+        }
+    };
+    match name {
+        "test_tool_with_logging" | "test_logging_tool" => {
+            for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+                log(text);
+                sleep(WHILE).await;
+            }
+            asked.text("logged")
+        }
+        "test_tool_with_progress" => {
+            for progress in [0, 50, 100] {
+                if let Some(token) = asked.params["_meta"].get("progressToken") {
+                    let params = json!({ "progressToken": token, "progress": progress, "total": 100 });
+                    out.send(answer::notification("notifications/progress", &params));
+                }
+                sleep(WHILE).await;
+            }
+            asked.text("done")
+        }
+        "test_reconnection" => {
+            log("The stream is about to close");
+            sleep(WHILE * 2).await;
+            out.pause();
+            sleep(WHILE * 2).await;
+            asked.text("Reconnection test completed")
+        }
+        "test_sampling" => {
+            let message = json!({ "role": "user", "content": { "type": "text", "text": asked.argument("prompt") } });
+            let said = ask(peer, out, "sampling/createMessage", json!({ "messages": [message], "maxTokens": 100 }));
+            let said = said.await;
+            let text = said.pointer("/content/text").and_then(Value::as_str).unwrap_or("nothing").to_owned();
+            asked.text(format!("LLM response: {text}"))
+        }
+        "test_elicitation" => {
+            let schema = json!({
+                "type": "object",
+                "properties": {
+                    "username": { "type": "string", "description": "User's response" },
+                    "email": { "type": "string", "description": "User's email address" },
+                },
+                "required": ["username", "email"],
+            });
+            let form = json!({ "message": asked.argument("message"), "requestedSchema": schema });
+            asked.text(format!("User response: {}", ask(peer, out, "elicitation/create", form).await))
+        }
+        _ => {
+            let properties = if name.ends_with("defaults") { defaults() } else { enums() };
+            let schema = json!({ "type": "object", "properties": properties, "required": [] });
+            let form = json!({ "message": "Please fill in the form", "requestedSchema": schema });
+            let said = ask(peer, out, "elicitation/create", form).await;
+            asked.text(format!("Elicitation completed: action={}, content={}", said["action"], said["content"]))
+        }
+    }
+}
+
+/// Puts a question to the client.
+async fn ask(peer: &Arc<Peer>, out: &Arc<dyn Outbox>, method: &str, params: Value) -> Value {
+    let (id, answered) = peer.asks.open();
+    out.send(answer::request(&id, method, &params));
+    answered.await.unwrap_or_default()
+}
+
+fn defaults() -> Value {
+    json!({
+        "name": { "type": "string", "default": "John Doe" },
+        "age": { "type": "integer", "default": 30 },
+        "score": { "type": "number", "default": 95.5 },
+        "status": { "type": "string", "enum": ["active", "inactive", "pending"], "default": "active" },
+        "verified": { "type": "boolean", "default": true },
+    })
+}
+
+fn enums() -> Value {
+    let titled = |word: &str| -> Vec<Value> {
+        [("value1", "First"), ("value2", "Second"), ("value3", "Third")]
+            .map(|(value, nth)| json!({ "const": value, "title": format!("{nth} {word}") }))
+            .into()
+    };
+    json!({
+        "untitledSingle": { "type": "string", "enum": ["option1", "option2", "option3"] },
+        "titledSingle": { "type": "string", "oneOf": titled("Option") },
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2", "opt3"],
+            "enumNames": ["Option One", "Option Two", "Option Three"],
+        },
+        "untitledMulti": { "type": "array", "items": { "type": "string", "enum": ["option1", "option2", "option3"] } },
+        "titledMulti": { "type": "array", "items": { "anyOf": titled("Choice") } },
+    })
+}
+
+/// Tools that need to hear from the user, in the revision where the client comes back with what it heard.
+fn rounds(name: &str, asked: &Asked) -> Result<Vec<u8>, Fault> {
+    let state = asked.state()?;
+    Ok(match name.trim_start_matches("test_input_required_result_") {
+        "elicitation" => match asked.heard("user_name").and_then(|it| it.pointer("/content/name")) {
+            Some(Value::String(name)) => asked.text(format!("Hello, {name}!")),
+            _ => asked.wants(json!({ "user_name": name_question() }), None),
+        },
+        "sampling" => match asked.heard("capital_question") {
+            Some(said) => asked.text(said.pointer("/content/text").and_then(Value::as_str).unwrap_or("?")),
+            None => asked.wants(json!({ "capital_question": sample("What is the capital of France?", 100) }), None),
+        },
+        "list_roots" => match asked.heard("client_roots") {
+            Some(said) => asked.text(format!("Roots: {}", said["roots"])),
+            None => asked.wants(json!({ "client_roots": { "method": "roots/list", "params": {} } }), None),
+        },
+        "request_state" | "tampered_state" => match (state, asked.heard("confirm")) {
+            (Some("confirm"), Some(_)) => asked.text("state-ok"),
+            _ => asked.wants(json!({ "confirm": form("Please confirm", "ok", "boolean") }), Some("confirm")),
+        },
+        "multiple_inputs" => {
+            let all = ["user_name", "greeting", "client_roots"].iter().all(|it| asked.heard(it).is_some());
+            if all && state == Some("several") {
+                asked.text("all heard")
+            } else {
+                let questions = json!({
+                    "user_name": name_question(),
+                    "greeting": sample("Generate a greeting", 50),
+                    "client_roots": { "method": "roots/list", "params": {} },
+                });
+                asked.wants(questions, Some("several"))
+            }
+        }
+        "multi_round" => match state {
+            Some("two") if asked.heard("step2").is_some() => asked.text("both steps done"),
+            Some("one") if asked.heard("step1").is_some() => {
+                let question = form("Step 2: What is your favorite color?", "color", "string");
+                asked.wants(json!({ "step2": question }), Some("two"))
+            }
+            _ => asked.wants(json!({ "step1": form("Step 1: What is your name?", "name", "string") }), Some("one")),
+        },
+        // Only what the client can do is asked of it.
+        _ => {
+            let mut questions = Map::new();
+            if asked.can("sampling") {
+                questions.insert("greeting".into(), sample("Generate a greeting", 50));
+            }
+            if asked.can("elicitation") {
+                questions.insert("user_name".into(), name_question());
+            }
+            let unheard = questions.keys().any(|it| asked.heard(it).is_none());
+            if unheard { asked.wants(questions.into(), None) } else { asked.text("heard") }
+        }
+    })
+}
+
+fn name_question() -> Value {
+    form("What is your name?", "name", "string")
+}
+
+fn form(message: &str, field: &str, kind: &str) -> Value {
+    let schema = json!({ "type": "object", "properties": { field: { "type": kind } }, "required": [field] });
+    json!({ "method": "elicitation/create", "params": { "message": message, "requestedSchema": schema } })
+}
+
+fn sample(text: &str, tokens: u32) -> Value {
+    let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
+    json!({ "method": "sampling/createMessage", "params": { "messages": [message], "maxTokens": tokens } })
+}
+
+/// A stream of the changes that a client wants to hear of.
+fn listen(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
+    let seat = peer.flight.enter(&asked.id)?;
+    let mut changes = CHANGES.subscribe();
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": asked.id });
+    let wanted = asked.params["notifications"].clone();
+    let ack = json!({ "_meta": meta, "notifications": wanted });
+    out.send(answer::notification("notifications/subscriptions/acknowledged", &ack));
+    let out = out.clone();
+    let work = async move {
+        loop {
+            let kind = tokio::select! {
+                () = seat.token().cancelled() => return None,
+                change = changes.recv() => match change {
+                    Ok(kind) => kind,
+                    Err(_) => return None,
+                },
+            };
+            if wanted[format!("{kind}ListChanged")] == true {
+                let method = format!("notifications/{kind}/list_changed");
+                out.send(answer::notification(&method, &json!({ "_meta": meta })));
+            }
+        }
+    };
+    Ok(Handled::Later(work.boxed()))
+}
+
+fn resources() -> Value {
+    json!([
+        { "uri": "test://static-text", "name": "static-text", "mimeType": "text/plain" },
+        { "uri": "test://static-binary", "name": "static-binary", "mimeType": "image/png" },
+        { "uri": "test://watched-resource", "name": "watched-resource", "mimeType": "text/plain" },
+    ])
+}
+
+fn resource(asked: &Asked) -> Result<Vec<u8>, Fault> {
+    let uri = asked.params["uri"].as_str().unwrap_or_default();
+    let text = |text: String| json!({ "uri": uri, "mimeType": "text/plain", "text": text });
+    let content = match uri {
+        "test://static-text" => text("This is the content of the static text resource.".into()),
+        "test://watched-resource" => text("Watched resource content".into()),
+        "test://static-binary" => json!({ "uri": uri, "mimeType": "image/png", "blob": PNG }),
+        _ => match uri.strip_prefix("test://template/").and_then(|it| it.strip_suffix("/data")) {
+            Some(id) => {
+                let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+                json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
+            }
+            None => {
+                let code = if asked.era == Era::Modern { -32602 } else { -32002 };
+                return Err(Fault::new(code, "Resource not found").with(json!({ "uri": uri })));
+            }
+        },
+    };
+    Ok(asked.fresh(json!({ "contents": [content] })))
+}
+
+fn prompts() -> Value {
+    let required = |name: &str| json!({ "name": name, "description": "For tests.", "required": true });
+    let prompt = |name: &str, arguments: Vec<Value>| json!({ "name": name, "description": "For tests.", "arguments": arguments });
+    json!([
+        prompt("test_simple_prompt", vec![]),
+        prompt("test_prompt_with_arguments", vec![required("arg1"), required("arg2")]),
+        prompt("test_prompt_with_embedded_resource", vec![required("resourceUri")]),
+        prompt("test_prompt_with_image", vec![]),
+        prompt("test_input_required_result_prompt", vec![]),
+    ])
+}
+
+fn prompt(asked: &Asked) -> Result<Vec<u8>, Fault> {
+    let text = |text: String| json!({ "role": "user", "content": { "type": "text", "text": text } });
+    let messages = match asked.params["name"].as_str().unwrap_or_default() {
+        "test_simple_prompt" => vec![text("This is a simple prompt for testing.".into())],
+        "test_prompt_with_arguments" => {
+            let (first, second) = (asked.argument("arg1"), asked.argument("arg2"));
+            vec![text(format!("Prompt with arguments: arg1='{first}', arg2='{second}'"))]
+        }
+        "test_prompt_with_embedded_resource" => {
+            let said = "Embedded resource content for testing.";
+            let resource = json!({ "uri": asked.argument("resourceUri"), "mimeType": "text/plain", "text": said });
+            let embedded = json!({ "role": "user", "content": { "type": "resource", "resource": resource } });
+            vec![embedded, text("Please process the embedded resource above.".into())]
+        }
+        "test_prompt_with_image" => {
+            let picture = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
+            vec![json!({ "role": "user", "content": picture }), text("Please analyze the image above.".into())]
+        }
+        "test_input_required_result_prompt" => {
+            match asked.heard("user_context").and_then(|it| it.pointer("/content/context")) {
+                Some(context) => vec![text(format!("Context: {context}"))],
+                None => {
+                    let question = form("What context should the prompt use?", "context", "string");
+                    return Ok(asked.wants(json!({ "user_context": question }), None));
+                }
+            }
+        }
+        other => return Err(Fault::params(format!("Unknown prompt: {}", crate::wire::short(other)))),
+    };
+    Ok(asked.done(json!({ "messages": messages })))
+}

@@ -1,0 +1,184 @@
+//! The clients that have shaken hands: each with a name nobody can guess, until it leaves or is forgotten.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hyper::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    body::Refusal,
+    door::Caller,
+    options::{HttpOptions, Rooms},
+    stream::{Manner, Stream},
+};
+use crate::peer::Peer;
+
+/// Streams of a session that are kept after their end, for clients that missed it.
+const KEPT: usize = 16;
+/// A session that was used within this time makes no room for another.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// One client that has shaken hands.
+pub(crate) struct Session {
+    /// Its name.
+    pub(crate) id: String,
+    caller: Caller,
+    pub(crate) peer: Arc<Peer>,
+    /// What is not part of any answer.
+    pub(crate) general: Arc<Stream>,
+    streams: Mutex<VecDeque<Arc<Stream>>>,
+    names: AtomicU64,
+    used: Mutex<Instant>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Session {
+    /// A name for a new stream.
+    pub(crate) fn name_stream(&self) -> u64 {
+        self.names.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers a stream, so that its client can go on reading it.
+    pub(crate) fn keep(&self, stream: Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        streams.push_back(stream);
+        let mut over = streams.iter().filter(|it| it.is_over()).count();
+        streams.retain(|it| {
+            let goes = over > KEPT && it.is_over();
+            over -= usize::from(goes);
+            !goes
+        });
+    }
+
+    /// A stream by its name.
+    pub(crate) fn stream(&self, name: u64) -> Option<Arc<Stream>> {
+        if name == self.general.name {
+            return Some(self.general.clone());
+        }
+        lock(&self.streams).iter().find(|it| it.name == name).cloned()
+    }
+
+    /// How nothing is numbered, or how all is: as the revision that was agreed on has it.
+    pub(crate) fn manner(&self) -> Manner {
+        match self.peer.revision() {
+            Some(revision) if revision >= "2025-11-25" => Manner::Primed,
+            _ => Manner::Numbered,
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.peer.is_busy() || self.general.is_read() || lock(&self.streams).iter().any(|it| it.is_read())
+    }
+
+    fn idle(&self) -> Duration {
+        if self.is_busy() { Duration::ZERO } else { lock(&self.used).elapsed() }
+    }
+
+    fn touch(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+}
+
+/// All clients that have shaken hands.
+pub(crate) struct Sessions {
+    rooms: Arc<dyn Rooms>,
+    open: Mutex<HashMap<String, Arc<Session>>>,
+    places: Arc<Semaphore>,
+    idle: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(rooms: Arc<dyn Rooms>, options: &HttpOptions) -> Self {
+        let places = Arc::new(Semaphore::new(options.sessions));
+        Self { rooms, open: Mutex::default(), places, idle: options.idle }
+    }
+
+    /// A new session; the longest unused one makes room for it.
+    pub(crate) async fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+        let room = match self.places.clone().try_acquire_owned() {
+            Ok(room) => room,
+            Err(_) => {
+                self.make_room().await;
+                self.places.clone().try_acquire_owned().map_err(|_| {
+                    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one, or come back later")
+                })?
+            }
+        };
+        let broken = |error: io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+        let id = random().map_err(broken)?;
+        let server = self.rooms.open().await.map_err(broken)?;
+        Ok(Arc::new(Session {
+            id,
+            caller,
+            peer: Peer::new(server),
+            general: Stream::new(0, Manner::Numbered, None),
+            streams: Mutex::default(),
+            names: AtomicU64::new(1),
+            used: Mutex::new(Instant::now()),
+            _room: room,
+        }))
+    }
+
+    /// The session can be found from now on.
+    pub(crate) fn admit(&self, session: Arc<Session>) {
+        lock(&self.open).insert(session.id.clone(), session);
+    }
+
+    /// The caller's session of this name. Another's is as good as none.
+    pub(crate) fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+        let session = lock(&self.open).get(id).filter(|it| it.caller == *caller).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// The session is over.
+    pub(crate) async fn end(&self, session: Arc<Session>) {
+        lock(&self.open).remove(&session.id);
+        session.peer.hang_up();
+        session.general.finish(None);
+        for stream in lock(&session.streams).drain(..) {
+            stream.finish(None);
+        }
+        self.rooms.close(session.peer.server.clone()).await;
+    }
+
+    /// Ends what nobody has used for long.
+    pub(crate) async fn sweep(&self) {
+        let all: Vec<_> = lock(&self.open).values().cloned().collect();
+        for session in all.into_iter().filter(|it| it.idle() > self.idle) {
+            self.end(session).await;
+        }
+    }
+
+    /// Ends all.
+    pub(crate) async fn close(&self) {
+        let all: Vec<_> = lock(&self.open).values().cloned().collect();
+        futures::future::join_all(all.into_iter().map(|it| self.end(it))).await;
+    }
+
+    async fn make_room(&self) {
+        let longest = lock(&self.open).values().max_by_key(|it| it.idle()).cloned();
+        if let Some(session) = longest.filter(|it| it.idle() > FRESH) {
+            self.end(session).await;
+        }
+    }
+}
+
+/// 128 bits that nobody can guess.
+fn random() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

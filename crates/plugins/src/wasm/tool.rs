@@ -1,0 +1,303 @@
+//! A compiled module and its calls: each in a store of its own, on a thread that may block, in slices of work.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt;
+use helve_contract::{Call, CancellationToken, Entry, Error, Reply, Result, Spec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinHandle,
+};
+use wasmi::{
+    Config, Engine, ExternType, Linker, Module, Store, TrapCode, TypedResumableCall,
+    errors::{ErrorKind, InstantiationError},
+};
+
+use super::{
+    Audit, Definition, Settings,
+    bridge::{Bridge, Job},
+    files::Files,
+    guest::{Errno, Fault, Guest, Halt, OUTPUT},
+    profile::Mount,
+    wasi,
+};
+
+/// The largest module.
+const LARGEST: u64 = 64 * 1024 * 1024;
+/// The value stack of a module, in bytes.
+const STACK: usize = 1024 * 1024;
+/// How deep its functions may call each other.
+const DEPTH: usize = 10_000;
+/// Steps between two looks at the clock: some milliseconds.
+const SLICE: u64 = 5_000_000;
+/// How many modules run at once, of all sessions: each holds a thread and its memory, and the host needs threads too.
+static TURNS: Semaphore = Semaphore::const_new(16);
+/// How a component begins, where a module has its version.
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// A module that is ready to run.
+pub(super) struct Compiled {
+    module: Module,
+    linker: Linker<Guest>,
+}
+
+/// Reads, checks and compiles a module.
+pub(super) fn compile(path: &Path) -> Result<Compiled> {
+    let told = |why: String| Error::failed(format!("the module {}: {why}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| told(error.to_string()))?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| told(error.to_string()))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(told(format!("more than {LARGEST} bytes")));
+    }
+    if bytes.starts_with(COMPONENT) {
+        return Err(told("a component; only plain modules run here: build it with --target wasm32-wasip1".into()));
+    }
+    let module = Module::new(&engine(), &bytes).map_err(|error| told(error.to_string()))?;
+    let exports = |name: &str| module.get_export(name);
+    if !matches!((exports("_start"), exports("memory")), (Some(ExternType::Func(_)), Some(ExternType::Memory(_)))) {
+        return Err(told("it exports no `_start` and `memory`; build it as a program, not as a library".into()));
+    }
+    let linker = wasi::linked(&module).map_err(|error| told(error.to_string()))?;
+    Ok(Compiled { module, linker })
+}
+
+fn engine() -> Engine {
+    let mut config = Config::default();
+    config
+        .consume_fuel(true)
+        .set_max_stack_height(STACK)
+        .set_max_recursion_depth(DEPTH)
+        .set_max_cached_stacks(2)
+        .ignore_custom_sections(true)
+        // A start function would run before anybody counts; programs have `_start` instead.
+        .allow_start_fn(false)
+        .wasm_multi_memory(false)
+        .wasm_custom_page_sizes(false);
+    Engine::new(&config)
+}
+
+/// The module as a tool.
+pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled, audit: Audit) -> Entry {
+    let spec = Spec {
+        name: definition.name.clone(),
+        aliases: Vec::new(),
+        description: definition.description.clone(),
+        schema: definition.parameters.clone(),
+        output: None,
+        effects: definition.effects(),
+        tier: None,
+        // The tool keeps the clock itself: it begins when the module does, and the module ends with its call.
+        timeout: Duration::MAX,
+    };
+    let tool = Arc::new(Tool { settings, definition, module, audit, calls: AtomicU64::new(0) });
+    Entry::dynamic(spec, move |args, call| {
+        let tool = tool.clone();
+        async move { tool.call(args, &call).await }.boxed()
+    })
+}
+
+struct Tool {
+    settings: Settings,
+    definition: Definition,
+    module: Compiled,
+    audit: Audit,
+    calls: AtomicU64,
+}
+
+impl Tool {
+    /// One call. Arguments were checked by the engine before.
+    async fn call(self: Arc<Self>, args: Value, call: &Call) -> Result<Reply> {
+        let mounts = self.definition.profile.mounts(&call.session.workspace)?;
+        let record = self.record(&mounts);
+        (self.audit)(&record);
+        let turn = tokio::select! {
+            turn = TURNS.acquire() => turn.map_err(|error| Error::Internal(error.into()))?,
+            () = call.cancel.cancelled() => return Err(Error::Cancelled),
+        };
+
+        let Settings { fuel, memory, deadline, .. } = self.settings;
+        let (bridge, asked) = Bridge::to(call.session.ports.host.clone());
+        let input = json!({"op": self.definition.operation(), "args": args}).to_string().into_bytes();
+        let stop = CancellationToken::new();
+        let _stops_with_the_call = stop.clone().drop_guard();
+        let guest = Guest::new(input, Files::new(mounts, bridge, memory), memory, stop, deadline);
+        let tool = self.clone();
+        // The turn goes with the thread, which may end a little later than the call.
+        let work = tokio::task::spawn_blocking(move || {
+            let run = tool.module.run(guest, fuel);
+            drop(turn);
+            run
+        });
+        let run = tokio::select! {
+            run = serve(asked, work) => run?,
+            () = call.cancel.cancelled() => return Err(Error::Cancelled),
+            () = tokio::time::sleep(deadline) => return Err(Error::Timeout(deadline)),
+        };
+        let mut reply = self.told(run)?;
+        reply.notes.push(format!("audit {record}"));
+        Ok(reply)
+    }
+
+    fn record(&self, mounts: &[Mount]) -> Value {
+        let Definition { name, profile, .. } = &self.definition;
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        json!({
+            "request_id": format!("{name}-{number}"),
+            "operation": self.definition.operation(),
+            "tool_name": name,
+            "profile": profile,
+            "mounts": mounts.iter().map(Mount::told).collect::<Vec<_>>(),
+        })
+    }
+
+    /// What a run means to whoever called.
+    fn told(&self, run: Run) -> Result<Reply> {
+        let said = String::from_utf8_lossy(&run.words);
+        let said = if said.trim().is_empty() { String::new() } else { format!(" It said: {}", said.trim()) };
+        let name = &self.definition.name;
+        let failed = |why: String| Err(Error::failed(format!("the module of {name} {why}.{said}")));
+        let code = match run.ending {
+            Ending::Exit(code) => code,
+            Ending::Halt(Halt::Gone) => return Err(Error::Cancelled),
+            Ending::Halt(Halt::Late) => return Err(Error::Timeout(self.settings.deadline)),
+            Ending::Halt(Halt::Broken) => {
+                return Err(Error::Internal(io::Error::other(Halt::Broken.to_string()).into()));
+            }
+            Ending::Halt(Halt::Flood) => return failed(format!("wrote more than {OUTPUT} bytes and was ended")),
+            Ending::Fuel => return failed(format!("was ended after {} steps; give it less to do", self.settings.fuel)),
+            Ending::Memory => {
+                return failed(format!("wanted more than {} bytes of memory and was ended", self.settings.memory));
+            }
+            Ending::Unsaved(errno) => {
+                return failed(format!("ended with a file that could not be written (error {})", errno.0));
+            }
+            Ending::Trap(why) => return failed(format!("broke off: {why}")),
+        };
+        match (serde_json::from_slice(&run.output), code) {
+            (Ok(Answer { ok: Some(text), err: None }), 0) => Ok(Reply { exit: Some(0), ..text.into() }),
+            (Ok(Answer { ok: None, err: Some(text) }), _) => Ok(Reply { exit: Some(code), ..Reply::failed(text) }),
+            (_, 0) => failed("did not answer with one JSON object {\"ok\": text} or {\"err\": text}".into()),
+            (_, code) => failed(format!("ended with code {code} and without an error of its own")),
+        }
+    }
+}
+
+/// What a module writes to standard output.
+#[derive(Deserialize)]
+struct Answer {
+    ok: Option<String>,
+    err: Option<String>,
+}
+
+/// Does what the module asks for until it has ended.
+async fn serve(mut asked: mpsc::Receiver<Job>, mut work: JoinHandle<Run>) -> Result<Run> {
+    loop {
+        tokio::select! {
+            run = &mut work => return run.map_err(|error| Error::Internal(error.into())),
+            Some(job) = asked.recv() => job.await,
+        }
+    }
+}
+
+/// How a run went.
+struct Run {
+    ending: Ending,
+    output: Vec<u8>,
+    words: Vec<u8>,
+}
+
+/// Why a module ended.
+#[derive(Debug)]
+enum Ending {
+    Exit(i32),
+    Halt(Halt),
+    Fuel,
+    Memory,
+    Unsaved(Errno),
+    Trap(String),
+}
+
+impl Compiled {
+    /// Runs the module from its beginning to its end, in a memory of its own.
+    fn run(&self, guest: Guest, fuel: u64) -> Run {
+        let mut store = Store::new(self.module.engine(), guest);
+        store.limiter(|guest| &mut guest.cap);
+        let ending = self.steps(&mut store, fuel).unwrap_or_else(|error| Ending::of(&error));
+        let mut guest = store.into_data();
+        let saved = if matches!(ending, Ending::Exit(_)) { guest.files.finish() } else { Ok(()) };
+        let ending = match saved {
+            Ok(()) => ending,
+            Err(Fault::Errno(errno)) => Ending::Unsaved(errno),
+            Err(Fault::Halt(halt)) => Ending::Halt(halt),
+        };
+        Run { ending, output: guest.output, words: guest.words }
+    }
+
+    fn steps(&self, store: &mut Store<Guest>, fuel: u64) -> Result<Ending, wasmi::Error> {
+        let mut left = fuel;
+        grant(store, &mut left, SLICE)?;
+        let instance = self.linker.instantiate_and_start(&mut *store, &self.module)?;
+        let start = instance.get_typed_func::<(), ()>(&*store, "_start")?;
+        let mut state = start.call_resumable(&mut *store, ())?;
+        loop {
+            state = match state {
+                TypedResumableCall::Finished(()) => return Ok(Ending::Exit(0)),
+                TypedResumableCall::HostTrap(trap) => return Ok(Ending::of(trap.host_error())),
+                TypedResumableCall::OutOfFuel(pause) => {
+                    store.data().may_go_on()?;
+                    if left == 0 || pause.required_fuel() > left.saturating_add(store.get_fuel()?) {
+                        return Ok(Ending::Fuel);
+                    }
+                    grant(store, &mut left, SLICE.max(pause.required_fuel()))?;
+                    pause.resume(&mut *store)?
+                }
+            }
+        }
+    }
+}
+
+/// Takes steps from what is left, and gives them to the module.
+fn grant(store: &mut Store<Guest>, left: &mut u64, steps: u64) -> Result<(), wasmi::Error> {
+    let steps = steps.min(*left);
+    *left -= steps;
+    let has = store.get_fuel()?;
+    store.set_fuel(has.saturating_add(steps))
+}
+
+impl Ending {
+    fn of(error: &wasmi::Error) -> Self {
+        if let Some(halt) = error.downcast_ref::<Halt>() {
+            return Self::Halt(*halt);
+        }
+        if let Some(code) = error.i32_exit_status() {
+            return Self::Exit(code);
+        }
+        match error.as_trap_code() {
+            Some(TrapCode::OutOfFuel) => Self::Fuel,
+            Some(TrapCode::GrowthOperationLimited | TrapCode::OutOfSystemMemory) => Self::Memory,
+            Some(TrapCode::StackOverflow) => Self::Trap("its functions call each other too deeply".into()),
+            _ if matches!(
+                error.kind(),
+                ErrorKind::Instantiation(
+                    InstantiationError::FailedToInstantiateMemory(_) | InstantiationError::FailedToInstantiateTable(_)
+                )
+            ) =>
+            {
+                Self::Memory
+            }
+            _ => Self::Trap(error.to_string()),
+        }
+    }
+}

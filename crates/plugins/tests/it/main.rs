@@ -1,0 +1,4 @@
+//! Tools from outside, as the engine calls them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod wasm;
