@@ -26,7 +26,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// A dialect over a folder, files only.
     pub(crate) fn new(dialect: &str, root: &Path) -> Result<Self> {
-        Self::with(dialect, root, |builder| Ok(builder))
+        Self::with(dialect, root, Ok)
     }
 
     /// The same with an engine of its own.
@@ -36,7 +36,7 @@ impl Desk {
 
     /// A dialect over a folder, with commands.
     pub(crate) fn shell(dialect: &str, root: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Result<Self> {
-        Self::build(dialect, root, host, tasks, |builder| Ok(builder))
+        Self::build(dialect, root, host, tasks, Ok)
     }
 
     fn build(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use helve_contract::{Effects, Entry, Reply, Spec};
-use helve_engine::Events;
+use helve_engine::{Builder, Events};
 use serde_json::{Value, json};
 
 use crate::{
@@ -53,7 +53,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
 
 /// An engine with this many tools that do nothing, beside those of its dialect.
 fn desk(root: &std::path::Path, tools: usize, events: Events) -> Result<Desk> {
-    Desk::with("solo", root, |builder| Ok((0..tools).map(noop).fold(builder, |it, tool| it.tool(tool)).events(events)))
+    Desk::with("solo", root, |builder| Ok((0..tools).map(noop).fold(builder, Builder::tool).events(events)))
 }
 
 fn noop(number: usize) -> Entry {

@@ -31,23 +31,37 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         report.skip("bwrap is not installed: nothing is compared with it (Debian: apt install bubblewrap)");
     }
     for level in [Level::Full, Level::Nested, Level::Rules, Level::None] {
-        let settings = SandboxSettings {
-            wanted: Wanted::Exactly(level),
-            protected: protected_places().iter().map(|it| (*it).to_owned()).collect(),
-            ..SandboxSettings::default()
-        };
-        let sandbox = Sandbox::probe(settings).map_err(|error| anyhow::anyhow!("{error}"))?;
-        if sandbox.report().level != Some(level) {
-            let trials = &sandbox.report().trials;
-            let why = trials.iter().find_map(|it| it.trouble.clone()).unwrap_or_else(|| "no reason given".to_owned());
-            report.skip(&format!("{} does not work here: {why}", level.name()));
-            continue;
-        }
-        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(sandbox)));
-        let desk = Desk::shell("solo", &work, host.clone(), Arc::new(Runner::new(host, root.join("out"))))?;
+        let Some(desk) = behind(report, level, &root, protected_places())? else { continue };
         one(report, &desk, level, &work, bwrap.as_deref())?;
+        if level == Level::Full {
+            let Some(open) = behind(report, level, &root, &[])? else { continue };
+            report.duel(
+                Duel::of("exec `true` at L3", "the same, no places protected"),
+                &mut |times| desk.repeat(times, "exec", ARGS),
+                &mut |times| open.repeat(times, "exec", ARGS),
+            )?;
+        }
     }
     Ok(())
+}
+
+/// An engine whose commands run at this level, if it works here.
+fn behind(report: &mut Report, level: Level, root: &Path, protected: &[&str]) -> Result<Option<Desk>> {
+    let settings = SandboxSettings {
+        wanted: Wanted::Exactly(level),
+        protected: protected.iter().map(|it| (*it).to_owned()).collect(),
+        ..SandboxSettings::default()
+    };
+    let sandbox = Sandbox::probe(settings).map_err(|error| anyhow::anyhow!("{error}"))?;
+    if sandbox.report().level != Some(level) {
+        let trials = &sandbox.report().trials;
+        let why = trials.iter().find_map(|it| it.trouble.clone()).unwrap_or_else(|| "no reason given".to_owned());
+        report.skip(&format!("{} does not work here: {why}", level.name()));
+        return Ok(None);
+    }
+    let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(sandbox)));
+    let tasks = Arc::new(Runner::new(host.clone(), root.join("out")));
+    Desk::shell("solo", &root.join("work"), host, tasks).map(Some)
 }
 
 fn one(report: &mut Report, desk: &Desk, level: Level, work: &Path, bwrap: Option<&Path>) -> Result<()> {
@@ -55,7 +69,6 @@ fn one(report: &mut Report, desk: &Desk, level: Level, work: &Path, bwrap: Optio
     ensure!(reply.exit == Some(0), "true ended with {:?}: {}", reply.exit, reply.text);
     let ours = format!("exec `true` at {}", level.name());
     if let Some(bwrap) = bwrap.filter(|_| level >= Level::Nested) {
-        spawned(bare(bwrap, level, work).current_dir("/"))?;
         report.duel(
             Duel::of(&ours, "spawn `bwrap … bash -c true`").aim(Aim::Ratio(1.3)),
             &mut |times| desk.repeat(times, "exec", ARGS),

@@ -163,7 +163,7 @@ pub(super) fn spawned(command: &mut Command) -> Result<()> {
     let done = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
     // What a search does not find is no failure.
     if !matches!(done.status.code(), Some(0 | 1)) {
-        bail!("{:?} ended with {}", command.get_program(), done.status);
+        bail!("{} ended with {}", command.get_program().display(), done.status);
     }
     black_box(done.stdout);
     Ok(())

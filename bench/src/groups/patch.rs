@@ -112,14 +112,18 @@ fn hunk(place: usize, back: bool) -> String {
 }
 
 fn envelope(places: usize, back: bool) -> String {
-    let hunks: String = (0..places).map(|place| format!("@@\n{}", hunk(place, back))).collect();
-    format!("*** Begin Patch\n*** Update File: ours.txt\n{hunks}*** End Patch\n")
+    let mut text = "*** Begin Patch\n*** Update File: ours.txt\n".to_owned();
+    for place in 0..places {
+        _ = write!(text, "@@\n{}", hunk(place, back));
+    }
+    text + "*** End Patch\n"
 }
 
 fn unified(places: usize, back: bool) -> String {
-    let hunks = (0..places).map(|place| {
+    let mut text = "--- a/theirs.txt\n+++ b/theirs.txt\n".to_owned();
+    for place in 0..places {
         let from = place * STRIDE + STRIDE / 2 - 2;
-        format!("@@ -{from},7 +{from},7 @@\n{}", hunk(place, back))
-    });
-    format!("--- a/theirs.txt\n+++ b/theirs.txt\n{}", hunks.collect::<String>())
+        _ = write!(text, "@@ -{from},7 +{from},7 @@\n{}", hunk(place, back));
+    }
+    text
 }

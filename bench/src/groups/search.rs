@@ -178,7 +178,7 @@ impl Question<'_> {
 
 /// What a program writes.
 fn output(command: &mut Command) -> Result<String> {
-    let done = command.stdin(Stdio::null()).output().with_context(|| format!("{:?}", command.get_program()))?;
+    let done = command.stdin(Stdio::null()).output().context("the program did not start")?;
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 

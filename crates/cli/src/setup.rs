@@ -203,6 +203,7 @@ pub(crate) fn open(
     if lasting {
         state::private(&scratch)?;
     }
+    let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
     let (host, tasks) = shell::open(
         settings,
         Folders {
@@ -210,8 +211,8 @@ pub(crate) fn open(
             output: &spill,
             protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
         },
+        &workspace,
     )?;
-    let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
     let mut tools = plugins::start(settings, workspace.roots(), &host, runtime);
     let wanted = match &purpose {
         Purpose::Call(Some(tool)) => Wanted::For(tool),

@@ -8,12 +8,12 @@ use std::{
 };
 
 use helve_contract::{
-    Entry, Tool,
+    Entry, Tool, Workspace,
     ports::{Host, Level, NoTasks, Tasks},
     serde_json::Value,
 };
-use helve_engine::{Dialect, NameList, PROTECTED};
-use helve_hosts::{Local, Net, Runner, Sandbox, SandboxSettings, Wanted};
+use helve_engine::{Dialect, NameList, PROTECTED, is_homely};
+use helve_hosts::{Allowed, Docker, Local, Net, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted};
 use helve_tools::shell::{Run, RunOut};
 
 use crate::{config::Settings, fault::Fault, remark};
@@ -32,11 +32,15 @@ pub(crate) struct Folders<'a> {
 pub(crate) type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
-pub(crate) fn open(settings: &Settings, folders: Folders<'_>) -> Result<Reach, Fault> {
+pub(crate) fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
     if !settings.flag("tools.shell.enabled") {
         return Ok((Arc::new(Local::new()), Arc::new(NoTasks)));
     }
-    let host = host(settings, folders.scratch, folders.protected)?;
+    let host = match settings.text("host.kind") {
+        Some("docker") => container(settings, folders.protected, workspace),
+        _ => host(settings, folders.scratch, folders.protected)?,
+    };
+    let host = routed(settings, host)?;
     let tasks = Runner::new(host.clone(), folders.output);
     Ok((host, Arc::new(tasks)))
 }
@@ -56,10 +60,46 @@ pub(crate) fn host(
     }
     // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
-    let protected = plain.chain(protected).chain(held).collect();
-    let wishes = SandboxSettings { protected, scratch, ..wishes(settings) };
+    let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
+    let protected = plain.into_iter().chain(protected).chain(held).collect();
+    let wishes = SandboxSettings { protected, protected_at_home, scratch, ..wishes(settings) };
     let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
     Ok(Arc::new(Local::with(Arc::new(sandbox))))
+}
+
+/// This machine's files, and its programs in a container.
+fn container(settings: &Settings, protected: Vec<String>, workspace: &Workspace) -> Arc<dyn Host> {
+    let text = |key: &str| settings.text(key).map(str::to_owned);
+    let usual = Docker::default();
+    let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
+    let docker = Docker {
+        endpoint: text("host.docker.endpoint").unwrap_or(usual.endpoint),
+        image: text("host.docker.image").unwrap_or(usual.image),
+        network: text("host.docker.network").unwrap_or(usual.network),
+        user: text("host.docker.user"),
+        protected: plain.chain(protected).chain(denied(settings).0).collect(),
+        ..Docker::default()
+    };
+    Arc::new(docker.later(workspace.clone()))
+}
+
+/// The same host, with the listed commands sent to another machine where the settings say so.
+fn routed(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, Fault> {
+    if !settings.flag("host_commands.enabled") {
+        return Ok(host);
+    }
+    let listed = settings.list("host_commands.allowed");
+    let allowed = Allowed::new(listed.iter().map(String::as_str))
+        .map_err(|error| Fault::usage(format!("host_commands.allowed: {error}")))?;
+    let ssh = Ssh {
+        host: settings.text("host_commands.host").unwrap_or_default().to_owned(),
+        port: u16::try_from(settings.number("host_commands.port")).ok(),
+        user: settings.text("host_commands.user").map(str::to_owned),
+        key: settings.text("host_commands.key").map(PathBuf::from),
+        known_hosts: settings.text("host_commands.known_hosts").map(PathBuf::from),
+        program: None,
+    };
+    Ok(Arc::new(Routed::new(host, ssh, allowed)))
 }
 
 /// What the settings say about the walls.

@@ -81,6 +81,14 @@ pub fn protected_places() -> &'static [&'static str] {
     PROTECTED.split_last_chunk::<PATTERNS>().map_or(PROTECTED, |(places, _)| places)
 }
 
+/// Which of the protected places matter only in a user's home: shells and programs look for them nowhere else.
+pub fn is_homely(place: &str) -> bool {
+    const HOMELY: [&str; 10] =
+        [".gitconfig", ".config", ".profile", ".inputrc", ".ssh", ".gnupg", ".aws", ".netrc", ".docker", ".kube"];
+    let first = place.split('/').next().unwrap_or(place);
+    HOMELY.contains(&first) || first.starts_with(".bash") || first.starts_with(".z")
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use futures::FutureExt;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -212,9 +213,7 @@ impl Asked {
 }
 
 fn signed(state: &str) -> String {
-    let seal = Sha256::digest(format!("fixture {state}"));
-    let seal: String = seal.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{state}.{seal}")
+    format!("{state}.{}", BASE64.encode(Sha256::digest(format!("fixture {state}"))))
 }
 
 fn tool(peer: &Arc<Peer>, asked: Asked, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {

@@ -64,7 +64,7 @@ impl Server {
                 return own;
             }
             let own: Vec<Value> = serde_json::from_str(&own).unwrap_or_default();
-            Value::from_iter(fixtures::tools().into_iter().chain(own)).to_string()
+            fixtures::tools().into_iter().chain(own).collect::<Value>().to_string()
         })
     }
 

@@ -3,6 +3,8 @@
 
 mod calling;
 mod desk;
+mod http;
+mod install;
 mod outside;
 mod reference;
 mod serving;

@@ -70,6 +70,27 @@ fn a_project_cannot_name_servers_or_plugins() {
 }
 
 #[test]
+fn a_tool_that_changed_waits_for_a_yes() {
+    let desk = own_server("");
+    let read = || desk.run(&["call", "mcp__own__read", r#"{"path":"a.txt"}"#]);
+    assert_eq!(read().code, 0);
+    // The same name, in other words.
+    let file = "home/.config/helve/helve.toml";
+    desk.put(file, &desk.get(file).replace("preset", "solo"));
+    let refused = read();
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    let told = "helve: read of the MCP server own is left out: the definition of mcp__own__read changed since it was \
+                approved; it is not called until the user approves it again";
+    assert!(refused.err.contains(told), "{}", refused.err);
+    let waiting = desk.run(&["config", "approve"]);
+    assert!(waiting.out.lines().any(|it| it == "mcp__own__read"), "{}", waiting.out);
+    let accepted = desk.run(&["config", "approve", "mcp__own__read"]);
+    assert_eq!(accepted.all(), (0, "mcp__own__read is accepted as it is now\n", ""));
+    let ran = read();
+    assert!(ran.code == 0 && ran.out.contains("hello"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn nothing_waits_for_approval_at_first() {
     let desk = Desk::new();
     assert_eq!(desk.run(&["config", "approve"]).all(), (0, "no tool waits for approval\n", ""));
@@ -112,9 +133,9 @@ fn the_shell_example_works() {
 
 #[test]
 fn a_plugin_cannot_take_the_place_of_a_tool_of_our_own() {
-    let desk = desk(
-        "[[plugins]]\npath = \"/bin/sh\"\nargs = [\"-c\", 'read -r x; echo \"{\\\"name\\\":\\\"read\\\"}\"; cat']\n",
-    );
+    let desk = desk("[[plugins]]\npath = \"/bin/sh\"\nargs = [\"read.sh\"]\n");
+    let tool = r#"{"name":"read","description":"Reads.","parameters":{"type":"object"}}"#;
+    desk.put("work/read.sh", &format!("read -r x\necho '{{\"type\":\"init\",\"tools\":[{tool}]}}'\ncat >/dev/null\n"));
     let ran = desk.run(&["call", "read", r#"{"path":"a.txt"}"#, "--dialect", "preset"]);
     if !has_no_sandbox(&ran) {
         assert_eq!((ran.code, ran.out.contains("hello")), (0, true), "{}", ran.err);

@@ -93,10 +93,8 @@ impl Answer {
         let mut left = LONGEST_HEAD;
         let first = line(&mut stream, &mut left).await?;
         let mut words = first.split(' ');
-        let status = match (words.next(), words.next().and_then(|it| it.parse().ok())) {
-            (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) => status,
-            _ => return Err(garbled()),
-        };
+        let head = (words.next(), words.next().and_then(|it| it.parse().ok()));
+        let (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) = head else { return Err(garbled()) };
         let (mut length, mut chunked) = (None, false);
         loop {
             let text = line(&mut stream, &mut left).await?;

@@ -18,6 +18,7 @@ use helve_contract::{
     ports::{Command, Level, Network, Process},
 };
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use self::api::Api;
 use self::program::Program;
@@ -60,6 +61,11 @@ impl Docker {
     /// Makes a container for a session and starts it. It is removed when the host and its last program are dropped.
     pub async fn open(&self, workspace: &Workspace) -> Result<Local> {
         Ok(Local::with(Arc::new(self.start(workspace).await?)))
+    }
+
+    /// The same, with a container that is made for the first program.
+    pub fn later(self, workspace: Workspace) -> Local {
+        Local::with(Arc::new(Later { docker: self, workspace, container: OnceCell::new() }))
     }
 
     async fn start(&self, workspace: &Workspace) -> Result<Container> {
@@ -166,6 +172,25 @@ impl Spawn for Container {
             ));
         }
         Ok(Box::new(Program::start(self.held.clone(), command).await?))
+    }
+
+    fn level(&self) -> Level {
+        Level::External
+    }
+}
+
+/// The container of a session that may never need one.
+struct Later {
+    docker: Docker,
+    workspace: Workspace,
+    container: OnceCell<Container>,
+}
+
+#[async_trait]
+impl Spawn for Later {
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        let container = self.container.get_or_try_init(|| self.docker.start(&self.workspace)).await?;
+        container.spawn(command).await
     }
 
     fn level(&self) -> Level {

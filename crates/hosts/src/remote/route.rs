@@ -297,7 +297,7 @@ struct Sent {
     stdin: Option<tokio::process::ChildStdin>,
     stdout: Option<tokio::process::ChildStdout>,
     stderr: Option<tokio::process::ChildStderr>,
-    sent: Option<Signal>,
+    ended_by: Option<Signal>,
     end: Option<Exit>,
 }
 
@@ -315,7 +315,7 @@ impl Sent {
                 }
             }
         }
-        Ok(Self { stdin, stdout: child.stdout.take(), stderr: child.stderr.take(), child, sent: None, end: None })
+        Ok(Self { stdin, stdout: child.stdout.take(), stderr: child.stderr.take(), child, ended_by: None, end: None })
     }
 }
 
@@ -348,7 +348,7 @@ impl Process for Sent {
             }
         }
         let status = self.child.wait().await.ok();
-        let signal = self.sent.map(|it| if it == Signal::Kill { libc::SIGKILL } else { libc::SIGTERM });
+        let signal = self.ended_by.map(|it| if it == Signal::Kill { libc::SIGKILL } else { libc::SIGTERM });
         let code = status.and_then(|it| it.code()).unwrap_or(signal.map_or(255, |it| 128 + it));
         let exit = Exit { code, signal, left_behind: false, denials: Vec::new() };
         self.end = Some(exit.clone());
@@ -369,7 +369,7 @@ impl Process for Sent {
         match signal {
             Signal::Terminate | Signal::Kill | Signal::Interrupt | Signal::HangUp | Signal::Quit => {
                 self.stdin = None;
-                self.sent = Some(signal);
+                self.ended_by = Some(signal);
                 self.child.start_kill().map_err(|error| Error::failed(error.to_string()))
             }
             other => Err(Error::failed(format!("{} cannot be sent to a command on another machine", other.name()))),

@@ -42,12 +42,25 @@ pub(super) fn check(names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Which names are protected.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    /// In every root, whether they exist or not.
+    pub(super) everywhere: &'a [String],
+    /// Where they exist, and in a root that holds the user's home: elsewhere nothing reads a new one.
+    pub(super) at_home: &'a [String],
+    /// The user's home.
+    pub(super) home: &'a Path,
+}
+
 /// Finds out what to mount, and puts stand-ins where nothing is. They are removed when the second answer is dropped.
-pub(super) fn prepare<'a>(roots: impl Iterator<Item = &'a PathBuf>, names: &[String]) -> Result<(Mounts, Keep)> {
+pub(super) fn prepare<'a>(roots: impl Iterator<Item = &'a PathBuf>, names: Names<'_>) -> Result<(Mounts, Keep)> {
     let mut mounts = Mounts::default();
     let mut keep = Keep::new();
     for root in roots {
-        for name in names {
+        let holds_home = names.home.starts_with(root);
+        let at_home = names.at_home.iter().filter(|name| holds_home || fs::symlink_metadata(root.join(name)).is_ok());
+        for name in names.everywhere.iter().chain(at_home) {
             protect(root, Path::new(name), &mut mounts, &mut keep)?;
         }
     }

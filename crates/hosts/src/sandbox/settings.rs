@@ -14,6 +14,9 @@ pub struct SandboxSettings {
     /// Names beneath each root that commands may not change, whether they exist or not: `.git/hooks`, `.helve`.
     /// A pattern cannot be enforced by a mount, and is an error.
     pub protected: Vec<String>,
+    /// More such names that matter only in a home, such as `.bashrc`: protected where they exist, and in a root that
+    /// holds the user's home. Each mount costs a command time, so a project need not pay for them.
+    pub protected_at_home: Vec<String>,
     /// Further folders that commands may read.
     pub readable: Vec<PathBuf>,
     /// Further folders that commands may read and write.

@@ -63,6 +63,7 @@ impl Sandbox {
     /// A sandbox with these settings. Says at once when a setting cannot be enforced.
     pub fn new(settings: SandboxSettings) -> Result<Self> {
         protect::check(&settings.protected)?;
+        protect::check(&settings.protected_at_home)?;
         Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new() }) })
     }
 
@@ -93,8 +94,13 @@ impl Inner {
         let setting = Setting::of(self, found, level, command);
         let writable = || setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
         let names = &self.settings.protected;
+        let protected = protect::Names {
+            everywhere: names,
+            at_home: &self.settings.protected_at_home,
+            home: &found.view.home,
+        };
         let (mounts, keep, witness) = if level >= Level::Nested {
-            let (mounts, keep) = protect::prepare(writable(), names)?;
+            let (mounts, keep) = protect::prepare(writable(), protected)?;
             (mounts, keep, Witness::of_new(writable(), names))
         } else {
             (protect::Mounts::default(), Keep::new(), Witness::of_all(writable(), names))

@@ -140,7 +140,15 @@ fn run(request: Request, id: &str, wanted: &Value, state: &Shared) {
         line.write_all(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n").unwrap();
         if let Some(mut stdin) = child.stdin.take() {
             let mut from = request.line;
-            thread::spawn(move || std::io::copy(&mut from, &mut stdin));
+            // By hand: the kernel's way of copying holds the pipe, and whoever reads it, until there is more to copy.
+            thread::spawn(move || {
+                let mut bytes = [0; 8192];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    if stdin.write_all(&bytes[..count]).is_err() {
+                        return;
+                    }
+                }
+            });
         }
     }
     let out = Arc::new(Mutex::new(line.try_clone().unwrap()));
@@ -194,8 +202,8 @@ async fn a_session_makes_one_container_and_removes_it() {
         return;
     }
     let place = Place::new();
-    let workspace = programs::workspace(&place);
-    let host = docker.open(&workspace).await.unwrap();
+    let host = docker.later(programs::workspace(&place));
+    assert_eq!(state.lock().unwrap().asked, [""; 0]);
     let running = host.spawn(&place.script("sleep 1000")).await.unwrap();
     assert_eq!(finish(host.spawn(&place.script("echo hi")).await.unwrap()).await.out, "hi\n");
     let (asked, wanted) = {

@@ -1,7 +1,7 @@
 //! Resources of servers: listed and read as two tools.
 
 use std::{
-    fs::{DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     sync::Arc,
@@ -179,12 +179,16 @@ fn saved(inner: &Inner, server: &Server, bytes: &[u8], mime: Option<&str>) -> io
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mark = name::hex(&Sha256::digest(bytes));
-    let ending = mime.and_then(|it| it.split('/').nth(1)).map(name::cleaned).filter(|it| (1..=12).contains(&it.len()));
-    let file =
-        format!("{}-{}.{}", name::cleaned(&server.settings.name), &mark[..16], ending.as_deref().unwrap_or("bin"));
+    let ending = match mime.unwrap_or_default() {
+        "text/plain" => "txt".to_owned(),
+        mime => mime.split('/').nth(1).map(name::cleaned).unwrap_or_default(),
+    };
+    let ending = if (1..=8).contains(&ending.len()) { &ending } else { "bin" };
+    let file = format!("{}-{}.{ending}", name::cleaned(&server.settings.name), &mark[..16]);
     let path = folder.join(file);
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut file) => file.write_all(bytes)?,
+        // Half of it would be taken for the whole the next time.
+        Ok(mut file) => file.write_all(bytes).inspect_err(|_| _ = fs::remove_file(&path))?,
         // The same bytes were saved before.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),

@@ -24,24 +24,23 @@ pub(crate) type Reply = Response<Body>;
 /// Why a request is not served.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    id: Option<Id>,
-    fault: Fault,
+    message: Vec<u8>,
 }
 
 impl Refusal {
     /// A refusal of the transport.
     pub(crate) fn new(status: StatusCode, why: impl Into<String>) -> Self {
-        Self { status, id: None, fault: Fault::new(-32000, why) }
+        Self::of(status, None, &Fault::new(-32000, why))
     }
 
     /// A refusal of a request that could be read.
-    pub(crate) fn of(status: StatusCode, id: Option<Id>, fault: Fault) -> Self {
-        Self { status, id, fault }
+    pub(crate) fn of(status: StatusCode, id: Option<&Id>, fault: &Fault) -> Self {
+        Self { status, message: answer::error(id, fault) }
     }
 
     /// As a response.
     pub(crate) fn reply(self) -> Reply {
-        let mut reply = json(self.status, answer::error(self.id.as_ref(), &self.fault));
+        let mut reply = json(self.status, self.message);
         match self.status {
             StatusCode::UNAUTHORIZED => {
                 reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -28,14 +28,14 @@ use super::{
 use crate::{
     peer::{AT_ONCE, Peer},
     server::Server,
-    wire::{Message, short},
+    wire::{Fault, Message, Params, short},
 };
 
 /// The only address there is.
 const PATH: &str = "/mcp";
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// How long a client may take to say what it wants.
-const HEAD: Duration = Duration::from_secs(10);
+/// How long a client may take to say what it wants; between two requests too.
+const HEAD: Duration = Duration::from_secs(75);
 const BODY: Duration = Duration::from_secs(60);
 /// Bytes of the head of a request.
 const LONGEST_HEAD: usize = 64 << 10;
@@ -71,7 +71,7 @@ pub async fn serve_http(
     });
     let connections = Arc::new(Semaphore::new(desk.options.connections));
     let tasks = TaskTracker::new();
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(SWEEP.min(desk.options.idle).max(BREATH));
     tokio::pin!(stop);
     loop {
         tokio::select! {
@@ -187,9 +187,9 @@ impl Desk {
         letter: Letter,
         accepts: Accepts,
     ) -> Result<Reply, Refusal> {
-        let bad = |fault| Refusal::of(StatusCode::BAD_REQUEST, letter.ids.first().cloned(), fault);
+        let bad = |fault: Fault| Refusal::of(StatusCode::BAD_REQUEST, letter.ids.first(), &fault);
         if letter.is_batch {
-            return Err(bad(crate::wire::Fault::request("one message at a time: this revision has no batches")));
+            return Err(bad(Fault::request("one message at a time: this revision has no batches")));
         }
         let server = self.stateless.get_or_try_init(|| self.rooms.open()).await;
         let server = server.map_err(|it| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, it.to_string()))?;
@@ -236,7 +236,7 @@ fn is_modern(headers: &HeaderMap, body: &[u8], letter: &Letter) -> bool {
     }
     let text = std::str::from_utf8(body).unwrap_or_default();
     let params = Message::read(text).ok().and_then(|it| it.params);
-    crate::wire::Params::read(params).is_ok_and(|it| it.meta.version.is_some())
+    Params::read(params).is_ok_and(|it| it.meta.version.is_some())
 }
 
 /// The stream of what is no answer, or the rest of one that broke off.

@@ -82,7 +82,7 @@ impl Letter {
         if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"));
         }
-        let bad = |fault: Fault| Refusal::of(StatusCode::BAD_REQUEST, None, fault);
+        let bad = |fault: Fault| Refusal::of(StatusCode::BAD_REQUEST, None, &fault);
         let text = std::str::from_utf8(body).map_err(|_| bad(Fault::parse("not JSON: the message is not UTF-8")))?;
         if text.trim_start().starts_with('[') {
             let parts: Vec<&RawValue> =

@@ -160,10 +160,10 @@ impl Stream {
         self.lock().is_read
     }
 
-    /// Whether there is nothing more to come, and all was read.
+    /// Whether there is nothing more to come, and nobody reads what came.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
-        state.ended && state.unread == 0
+        state.ended && !state.is_read
     }
 
     /// The reader went away before the end.

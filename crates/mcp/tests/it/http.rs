@@ -181,6 +181,18 @@ fn there_is_room_for_so_much_and_no_more() {
 }
 
 #[test]
+fn a_session_that_nobody_uses_is_forgotten() {
+    let site = Site::with(HttpOptions { idle: Duration::from_millis(1), ..HttpOptions::default() });
+    let hello = json!({ "protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {} });
+    let said = Web::at(site.at).ask("initialize", hello);
+    assert_eq!(said.status, 200);
+    assert_eq!(site.sees(), "closed");
+    let mut late = Web::at(site.at);
+    late.headers.push(("Mcp-Session-Id".into(), said.header("mcp-session-id").unwrap().to_owned()));
+    assert_eq!(late.ask("ping", json!({})).status, 404);
+}
+
+#[test]
 fn asks_the_user_over_the_stream_of_the_call() {
     let site = Site::open();
     let mut web = Web::at(site.at);
@@ -239,7 +251,7 @@ fn a_thousand_calls_at_once() {
 
     let site = Site::open();
     let web = site.client(NEWEST);
-    let head: String = web.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = web.headers.iter().fold(String::new(), |head, (name, value)| head + name + ": " + value + "\r\n");
     let at = site.at;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut answers = runtime.block_on(async move {

@@ -216,11 +216,7 @@ const SHORT: usize = 4000;
 /// A whole root, with all the rights it has.
 fn whole(call: &Call, root: &Root) -> Result<SafePath> {
     let access = if root.rights == Rights::Write { Access::Write } else { Access::Read };
-    let workspace = &call.session.workspace;
-    workspace.check(&root.dir, access, None).or_else(|error| match &root.name {
-        Some(name) => workspace.check(Path::new(&format!("/{name}")), access, None),
-        None => Err(error),
-    })
+    call.session.workspace.at(&root.dir, "", access)
 }
 
 /// How the dialects tell of a command.
