@@ -3,6 +3,7 @@
 mod commands;
 mod config;
 mod fault;
+mod modules;
 mod outside;
 mod plugins;
 mod print;

@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     config::{Origin, Settings},
     fault::Fault,
+    modules,
     outside::{self, Wanted},
     plugins, remark,
     shell::{self, Folders},
@@ -214,6 +215,8 @@ pub(crate) fn open(
         &workspace,
     )?;
     let mut tools = plugins::start(settings, workspace.roots(), &host, runtime);
+    let record = modules::Record::default();
+    tools.extend(modules::load(settings, &record));
     let wanted = match &purpose {
         Purpose::Call(Some(tool)) => Wanted::For(tool),
         Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
@@ -237,7 +240,9 @@ pub(crate) fn open(
         .events(events(settings, &state, &run, &purpose)?)
         .spill(Spill::new(spill, keep))
         .scrub(scrub(settings));
-    Ok(Place { engine: Arc::new(finish(builder)?), session: Arc::new(session), servers, _leftovers: leftovers })
+    let engine = Arc::new(finish(builder)?);
+    record.goes_to(&engine);
+    Ok(Place { engine, session: Arc::new(session), servers, _leftovers: leftovers })
 }
 
 fn chosen(settings: &Settings, dialect: Dialect) -> Builder {

@@ -99,7 +99,8 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
     if asked || has(&configured) {
         return Ok(configured);
     }
-    let outside = !settings.plugins().is_empty() || settings.servers().next().is_some();
+    let outside =
+        !settings.plugins().is_empty() || !settings.modules().is_empty() || settings.servers().next().is_some();
     if outside && !helve_dialects::all().iter().any(has) {
         // A plugin or a server may bring it.
         return Ok(configured);

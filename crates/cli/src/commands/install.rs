@@ -293,15 +293,15 @@ fn diff(file: &Path, before: &str, after: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let same = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let shown = |mark: char, lines: &[&str]| lines.iter().map(|it| format!("\n{mark}{it}")).collect::<String>();
+    let shown = |mark: &str, lines: &[&str]| lines.iter().fold(String::new(), |all, it| all + "\n" + mark + it);
     format!(
         "--- {}\n+++ with Helve, from line {}{}{}{}{}",
         file.display(),
         head + 1,
-        shown(' ', &old[head.saturating_sub(AROUND)..head]),
-        shown('-', &old[head..old.len() - same]),
-        shown('+', &new[head..new.len() - same]),
-        shown(' ', &old[old.len() - same..][..same.min(AROUND)]),
+        shown(" ", &old[head.saturating_sub(AROUND)..head]),
+        shown("-", &old[head..old.len() - same]),
+        shown("+", &new[head..new.len() - same]),
+        shown(" ", &old[old.len() - same..][..same.min(AROUND)]),
     )
 }
 

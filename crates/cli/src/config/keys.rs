@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Paths,
     /// A list of programs, each a path or `{ path, args, env }`.
     Programs,
+    /// A list of WebAssembly modules, each a path or a table.
+    Modules,
     /// A table of MCP servers by their names.
     Servers,
 }
@@ -78,7 +80,7 @@ const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPer
 const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
 const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
 
-use Kind::{Choice, Flag, List, Number, Paths, Programs, Servers, Text};
+use Kind::{Choice, Flag, List, Modules, Number, Paths, Programs, Servers, Text};
 use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 
 /// Every setting, in the order in which it is shown.
@@ -93,6 +95,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("tools.disable", List, "[]", Adds, "These tools do not exist, whatever else is said."),
     key("tools.plugins", Programs, "[]", Never, "Programs that bring tools of their own, each a path or `{ path, args, env }`. They are started in the sandbox when a session begins."),
     key("plugins", Programs, "[]", Never, "More of them, as a table each: `[[plugins]]` with `path`, `args` and `env`."),
+    key("wasm", Modules, "[]", Never, "WebAssembly modules that are tools: `[[wasm]]` with `path` and a JSON file of the same name beside it, or with `name`, `description`, `parameters`, `profile` (`FileReadOnly`, `FileReadWrite`, `Web`, `VaultReadStep`, `VaultWriteStep`), `effects` and `operation` in the table."),
     key("mcp.servers", Servers, "{}", Never, "MCP servers whose tools are used, by their names: `[mcp.servers.NAME]` with `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type` (`http` or `sse`); `allow` and `deny` (lists such as `mcp__NAME__read*`), `timeout_secs` of one call, `roots = true` to tell it the workspace, `enabled = false` to leave it out. `${VARIABLE}` is filled in from the environment in `env` and `headers`. A program starts in a folder of its own unless `cwd` is set, with little of the environment, outside the sandbox."),
     key("mcp.wait_secs", Number(0, 300), "5", Never, "How long the beginning of a session waits for MCP servers. Tools of a server that takes longer are there in the next session."),
     key("tools.tolerant_edit", Flag, "false", May, "Whether an edit that does not match to the letter may match without regard to blanks at line ends, indentation, or the style of quotes and dashes. The reply says how it matched."),
@@ -169,6 +172,7 @@ impl Kind {
             Self::Path => "a path".into(),
             Self::Paths => "a list of paths".into(),
             Self::Programs => "a list of paths or `{ path, args, env }`".into(),
+            Self::Modules => "a list of paths or `{ path, name, profile }`".into(),
             Self::Servers => "a table of servers, each with `command` or `url`".into(),
         }
     }
@@ -184,6 +188,7 @@ impl Kind {
             (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
             (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
             (Value::Array(items), Self::Programs) => items.iter().all(is_program),
+            (Value::Array(items), Self::Modules) => items.iter().all(is_module),
             (Value::Object(servers), Self::Servers) => {
                 if let Some((name, why)) = servers.iter().find_map(|(name, it)| Some((name, server_fault(it)?))) {
                     return Err(format!("has a server `{name}` that {why}"));
@@ -204,11 +209,11 @@ impl Kind {
                 _ => json!(text),
             },
             Self::Number(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
-            Self::List | Self::Paths | Self::Programs if text.trim_start().starts_with('[') => {
+            Self::List | Self::Paths | Self::Programs | Self::Modules if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
             Self::Servers => serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?,
-            Self::List | Self::Paths | Self::Programs => {
+            Self::List | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
             Self::Text | Self::Choice(_) | Self::Path => json!(text),
@@ -229,6 +234,11 @@ fn is_program(value: &Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// A path, or a table with one. The rest is checked by whoever loads it.
+fn is_module(value: &Value) -> bool {
+    value.is_string() || value.get("path").is_some_and(Value::is_string)
 }
 
 /// What is wrong with the settings of an MCP server, if something is.

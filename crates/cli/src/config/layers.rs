@@ -190,6 +190,11 @@ impl Settings {
             .collect()
     }
 
+    /// The WebAssembly modules: each a path or a table.
+    pub(crate) fn modules(&self) -> &[Value] {
+        self.values.get("wasm").and_then(|it| it.value.as_array()).map_or(&[], Vec::as_slice)
+    }
+
     /// The MCP servers: each a name and what is said about it.
     pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
         let servers = self.values.get("mcp.servers").and_then(|it| it.value.as_object()).into_iter().flatten();
@@ -354,7 +359,7 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
     match (key.kind, value) {
         (Kind::Path, Value::String(text)) => join(&text),
         (Kind::Paths, Value::Array(items)) => items.iter().filter_map(Value::as_str).map(join).collect(),
-        (Kind::Programs, Value::Array(items)) => items
+        (Kind::Programs | Kind::Modules, Value::Array(items)) => items
             .into_iter()
             .map(|item| match item {
                 Value::String(path) => program(&path),

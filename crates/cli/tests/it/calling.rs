@@ -153,6 +153,27 @@ fn a_plugin_brings_its_tool() {
 }
 
 #[test]
+fn a_module_brings_its_tool_and_leaves_a_record() {
+    let desk = Desk::new();
+    let module = r#"(module
+        (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1) (data (i32.const 0) "\10\00\00\00\0e\00\00\00")
+        (data (i32.const 16) "{\"ok\":\"hello\"}")
+        (func (export "_start") (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))"#;
+    desk.put("home/hi.json", r#"{"name": "hi", "description": "Says hello.", "profile": "FileReadOnly"}"#);
+    std::fs::write(desk.path("home/hi.wasm"), wat::parse_str(module).unwrap()).unwrap();
+    let module = format!("wasm={}", desk.path("home/hi.wasm").display());
+    let ran = desk.run(&["call", "hi", "{}", "--set", &module]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "hello\n"), "{}", ran.err);
+    assert!(ran.err.starts_with("[audit {\"request_id\":\"hi-1\""), "{}", ran.err);
+    let told = desk.run(&["call", "hi", "{}", "--set", &module, "--set", "events=stdout"]).out;
+    let record = told.lines().find(|line| line.contains("\"wasm.call\"")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(record).unwrap();
+    let mounts = serde_json::json!([{"path": "/shared", "access": "ro"}]);
+    assert_eq!((&record["data"]["request_id"], &record["data"]["mounts"]), (&"hi-1".into(), &mounts));
+}
+
+#[test]
 fn a_command_of_another_machine_is_run_only_when_listed() {
     let desk = Desk::new().env("SSH_ORIGINAL_COMMAND", "'echo' 'from afar'");
     desk.put("home/list", "# for the agent\necho\n").put("home/empty", "true\n");

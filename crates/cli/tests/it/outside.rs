@@ -16,7 +16,7 @@ fn desk(settings: &str) -> Desk {
 /// This very program as somebody else's server.
 fn own_server(more: &str) -> Desk {
     let desk = Desk::new();
-    let work = desk.path("work");
+    let work = desk.path("work").display().to_string();
     desk.put("work/a.txt", "hello\n").put(
         "home/.config/helve/helve.toml",
         &format!(

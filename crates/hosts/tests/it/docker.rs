@@ -163,7 +163,9 @@ fn run(request: Request, id: &str, wanted: &Value, state: &Shared) {
         let program = engine.programs.get_mut(id).unwrap();
         (program.running, program.code) = (false, code);
     }
-    pumps.into_iter().for_each(|pump| pump.join().unwrap());
+    for pump in pumps {
+        pump.join().unwrap();
+    }
     _ = line.shutdown(Shutdown::Both);
 }
 

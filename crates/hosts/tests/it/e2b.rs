@@ -150,7 +150,7 @@ fn start(mut request: Request, state: &Shared) {
     };
     tell(0, json!({ "event": { "start": { "pid": pid } } }));
     tell(0, json!({ "event": { "keepalive": {} } }));
-    let mut bytes = [0; 30_000];
+    let mut bytes = vec![0; 30_000];
     while let Ok(count @ 1..) = output.read(&mut bytes) {
         if !tell(0, json!({ "event": { "data": { "stdout": BASE64.encode(&bytes[..count]) } } })) {
             break;

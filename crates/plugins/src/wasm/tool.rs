@@ -186,8 +186,8 @@ impl Tool {
             Ending::Trap(why) => return failed(format!("broke off: {why}")),
         };
         match (serde_json::from_slice(&run.output), code) {
-            (Ok(Answer { ok: Some(text), err: None }), 0) => Ok(Reply { exit: Some(0), ..text.into() }),
-            (Ok(Answer { ok: None, err: Some(text) }), _) => Ok(Reply { exit: Some(code), ..Reply::failed(text) }),
+            (Ok(Answer { ok: Some(text), err: None }), 0) => Ok(text.into()),
+            (Ok(Answer { ok: None, err: Some(text) }), _) => Ok(Reply::failed(text)),
             (_, 0) => failed("did not answer with one JSON object {\"ok\": text} or {\"err\": text}".into()),
             (_, code) => failed(format!("ended with code {code} and without an error of its own")),
         }

@@ -1,0 +1,57 @@
+//! WebAssembly modules of the user's choice as tools, and the record of their calls.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use helve_contract::{Entry, Error, Result};
+use helve_engine::Engine;
+use helve_plugins::wasm::{self, Audit};
+use serde_json::Value;
+
+use crate::{config::Settings, remark};
+
+/// Where the calls of modules are recorded: the log of an engine that is built after them.
+#[derive(Clone, Default)]
+pub(crate) struct Record(Arc<OnceLock<Weak<Engine>>>);
+
+impl Record {
+    /// From now on calls are recorded here.
+    pub(crate) fn goes_to(&self, engine: &Arc<Engine>) {
+        _ = self.0.set(Arc::downgrade(engine));
+    }
+
+    fn audit(&self) -> Audit {
+        let engine = self.0.clone();
+        Arc::new(move |record| {
+            if let Some(engine) = engine.get().and_then(Weak::upgrade) {
+                // A log that fails never fails a call; the call's own events say that it did.
+                _ = engine.events().emit("wasm.call", record.clone());
+            }
+        })
+    }
+}
+
+/// Loads the modules that the settings name. One that cannot be loaded is told and left out.
+pub(crate) fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
+    let mut tools = Vec::new();
+    for module in settings.modules() {
+        match read(module).and_then(|it| wasm::load(it, record.audit())) {
+            Ok(tool) => tools.push(tool),
+            Err(error) => remark!("helve: a WebAssembly tool is left out: {error}"),
+        }
+    }
+    tools
+}
+
+/// A path alone, or with only a path in its table, has its definition beside it.
+fn read(module: &Value) -> Result<wasm::Settings> {
+    let Value::Object(mut table) = module.clone() else {
+        return wasm::Settings::beside(module.as_str().unwrap_or_default());
+    };
+    let path = table.remove("path").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
+    if table.is_empty() {
+        return wasm::Settings::beside(path);
+    }
+    let definition = serde_json::from_value(table.into())
+        .map_err(|error| Error::failed(format!("the settings of the module {path}: {error}")))?;
+    Ok(wasm::Settings::new(path, definition))
+}
