@@ -175,7 +175,8 @@ fn plain(schema: &mut Value) {
         }
         if let Some(Value::Array(any)) = map.get("oneOf") {
             // Variants with a doc comment each come as constants; a model needs their names only.
-            let names: Option<Vec<Value>> = any.iter().map(|it| it.get("const").filter(|it| it.is_string()).cloned()).collect();
+            let names: Option<Vec<Value>> =
+                any.iter().map(|it| it.get("const").filter(|it| it.is_string()).cloned()).collect();
             if let Some(names) = names {
                 map.remove("oneOf");
                 map.insert("type".into(), "string".into());

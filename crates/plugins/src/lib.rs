@@ -91,9 +91,7 @@ fn good_name(whose: &str, name: &str) -> Result<()> {
     if fits {
         return Ok(());
     }
-    Err(Error::failed(format!(
-        "{whose} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores"
-    )))
+    Err(Error::failed(format!("{whose} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores")))
 }
 
 /// A description is a stranger's text: bounded, and without characters that are not seen.

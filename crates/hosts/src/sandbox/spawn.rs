@@ -94,11 +94,8 @@ impl Inner {
         let setting = Setting::of(self, found, level, command);
         let writable = || setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
         let names = &self.settings.protected;
-        let protected = protect::Names {
-            everywhere: names,
-            at_home: &self.settings.protected_at_home,
-            home: &found.view.home,
-        };
+        let protected =
+            protect::Names { everywhere: names, at_home: &self.settings.protected_at_home, home: &found.view.home };
         let (mounts, keep, witness) = if level >= Level::Nested {
             let (mounts, keep) = protect::prepare(writable(), protected)?;
             (mounts, keep, Witness::of_new(writable(), names))
