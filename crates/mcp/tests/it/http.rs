@@ -129,12 +129,15 @@ fn a_client_that_leaves_cancels_its_calls() {
     let web = site.client(NEWEST);
     // In a stream, after a while in which it could have come back.
     let mut flow = web.call(1, "watched");
+    assert_eq!(site.sees(), "started");
     flow.event().unwrap();
     assert_eq!(flow.event().unwrap().1["params"]["message"], "watching");
     drop(flow);
     assert_eq!(site.sees(), "cancelled");
     // Before anything was said: at once.
-    drop(web.with("Accept", "application/json").call(2, "watched"));
+    let flow = web.with("Accept", "application/json").call(2, "watched");
+    assert_eq!(site.sees(), "started");
+    drop(flow);
     assert_eq!(site.sees(), "cancelled");
     assert_eq!(web.ask("ping", json!({})).status, 200);
 }
@@ -144,6 +147,7 @@ fn a_cancelled_call_ends_its_stream() {
     let site = Site::open();
     let web = site.client(NEWEST);
     let mut flow = web.call(3, "watched");
+    assert_eq!(site.sees(), "started");
     flow.event().unwrap();
     flow.event().unwrap();
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 3 } });
@@ -157,6 +161,7 @@ fn a_session_ends_when_its_client_says_so() {
     let site = Site::open();
     let web = site.client(NEWEST);
     let mut flow = web.call(1, "watched");
+    assert_eq!(site.sees(), "started");
     flow.event().unwrap();
     let mut general = web.with("Accept", "text/event-stream").send("GET", b"");
     general.head();
@@ -238,6 +243,7 @@ fn the_newest_revision_needs_no_session() {
     let mut flow = call.with("Mcp-Name", "watched").send("POST", message.to_string().as_bytes());
     let (id, first) = flow.event().unwrap();
     assert_eq!((id.as_str(), &first["params"]["message"]), ("", &json!("watching")));
+    assert_eq!(site.sees(), "started");
     drop(flow);
     assert_eq!(site.sees(), "cancelled");
 }

@@ -20,7 +20,7 @@ use crate::dialect::{dialect, session, spec};
 /// A server, and what can be seen of it from behind.
 pub(crate) struct Site {
     pub(crate) at: SocketAddr,
-    /// Says a word for each call of `watched` that was cancelled, and for each session that ended.
+    /// Says a word for each call of `watched` that started or was cancelled, and for each session that ended.
     pub(crate) seen: mpsc::Receiver<&'static str>,
     /// Lets one call of `gated` go on.
     pub(crate) gate: Arc<Semaphore>,
@@ -109,6 +109,7 @@ fn house(tell: mpsc::Sender<&'static str>, gate: Arc<Semaphore>) -> House {
         Entry::dynamic(spec("watched", "Tells when it is cancelled.", &none, Effects::READS), move |_, call| {
             // An engine lets go of a call that is cancelled, wherever it is.
             let bell = Bell(ears.lock().unwrap().clone());
+            _ = bell.0.send("started");
             async move {
                 call.say("watching");
                 call.cancel.cancelled().await;
