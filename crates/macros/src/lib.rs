@@ -14,7 +14,7 @@ use crate::{attribute::Attribute, function::Function};
 /// The function stays as it is. The struct has its name in camel case (`word_count` → `WordCount`); the doc comment of
 /// the function is what the model reads about the tool, and doc comments on parameters are what it reads about them.
 ///
-/// ```ignore
+/// ```text
 /// /// Counts the words of a file.
 /// #[tool(reads, timeout = 30)]
 /// async fn word_count(
