@@ -116,7 +116,9 @@ impl fmt::Display for FileFault {
             Self::IsFolder => f.write_str("this is a folder, not a file; list it instead"),
             Self::NotFolder => f.write_str("this is a file, not a folder"),
             Self::NotRegular => f.write_str("not a regular file (a pipe, device or socket); it was not opened"),
-            Self::NoPermission => f.write_str("permission denied by the operating system"),
+            Self::NoPermission => {
+                f.write_str("permission denied by the operating system; ask the user to change its permissions")
+            }
             Self::DiskFull => f.write_str("the disk is full; nothing was changed"),
             Self::Changed => f.write_str("the file changed since it was read; read it again and repeat the change"),
             Self::Exists => f.write_str("exists already"),

@@ -444,10 +444,13 @@ fn folded(relative: &Path) -> Vec<String> {
 
 /// NFC and lower case; trailing dots and blanks, which some disks drop, do not count either.
 fn fold(name: &str) -> String {
+    let short = name.trim_end_matches(['.', ' ']);
+    let name = if short.is_empty() { name } else { short };
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
-    name.nfc().flat_map(char::to_lowercase).nfc().collect()
+    // By way of capitals, because some letters (`ſ`) are small forms of the same capital as others.
+    name.nfc().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
 }
 
 fn sane(path: &Path) -> Result<()> {
@@ -459,12 +462,30 @@ fn sane(path: &Path) -> Result<()> {
         return Err(Error::failed(format!("the path is {} bytes long; at most 4096 are accepted", text.len())));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::failed(format!("the path {} has control characters in it, which is refused", show(path))));
+        return Err(Error::failed(format!(
+            "the path {} has control characters in it, which is refused; rename the file with a command first",
+            show(path)
+        )));
+    }
+    if let Some(what) = foreign(&text) {
+        return Err(Error::failed(format!("{text} is {what}; write the path of a file in the workspace, with `/`")));
     }
     if text == "~" || text.starts_with("~/") {
         return Err(Error::failed(format!("{text}: `~` is not expanded here; write the path from the workspace")));
     }
     Ok(())
+}
+
+/// What is no path here, though it is one elsewhere. Taken to the letter it would make folders named `C:` or `file:`.
+fn foreign(text: &str) -> Option<&'static str> {
+    let drive = text.as_bytes();
+    if drive.len() > 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':' && matches!(drive[2], b'\\' | b'/') {
+        return Some("a path of Windows");
+    }
+    let (scheme, _) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|it: char| it.is_ascii_alphabetic())
+        && scheme.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '+' | '-' | '.'));
+    is_scheme.then_some("an address, not a path")
 }
 
 fn lexical(path: &Path) -> PathBuf {
@@ -481,14 +502,18 @@ fn lexical(path: &Path) -> PathBuf {
 
 /// A path for reading: control characters and bytes that are not UTF-8 made visible.
 fn show(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if text.chars().any(|it| it.is_control() || is_sneaky(it)) {
-        text.chars()
-            .map(|it| if it.is_control() || is_sneaky(it) { it.escape_unicode().to_string() } else { it.to_string() })
-            .collect()
-    } else {
-        text.into_owned()
+    let mut shown = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        for it in chunk.valid().chars() {
+            match it {
+                it if it.is_control() => shown.push_str(&format!("\\x{:02x}", it as u32)),
+                it if is_sneaky(it) => shown.extend(it.escape_unicode()),
+                it => shown.push(it),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
     }
+    shown
 }
 
 /// Characters that are not seen but change how the rest is read.
@@ -529,6 +554,20 @@ mod tests {
     }
 
     #[test]
+    fn paths_of_other_systems_are_refused_with_what_to_write() {
+        let advice = "write the path of a file in the workspace, with `/`";
+        for reading in [Reading::Relative, Reading::Absolute, Reading::Virtual] {
+            for path in [r"C:\Users\me\a.txt", "c:/x/y.txt"] {
+                assert_eq!(seen(reading, path, Access::Write), format!("{path} is a path of Windows; {advice}"));
+            }
+            let path = "file:///w/proj/a";
+            assert_eq!(seen(reading, path, Access::Read), format!("{path} is an address, not a path; {advice}"));
+        }
+        assert_eq!(seen(Reading::Relative, "a:12", Access::Read), "a:12");
+        assert_eq!(seen(Reading::Relative, "x/ab://c", Access::Read), "x/ab:/c");
+    }
+
+    #[test]
     fn a_neighbour_with_the_same_prefix_is_outside() {
         for path in ["/w/proj-evil/x", "../x", "a/../../x", "/w/proj/../x", "/etc/passwd"] {
             let text = seen(Reading::Relative, path, Access::Read);
@@ -543,6 +582,44 @@ mod tests {
         }
         assert_eq!(seen(Reading::Relative, ".git/config", Access::Read), ".git/config");
         assert_eq!(seen(Reading::Relative, ".git/config.d", Access::Write), ".git/config.d");
+    }
+
+    #[test]
+    fn other_letters_for_the_same_name_are_protected_too() {
+        let glob = Glob::new("**/.caf\u{e9}s/mask");
+        for path in
+            [".caf\u{e9}s/mask", ".cafe\u{301}s/MAS\u{212a}", ".CAF\u{c9}\u{17f}/mask", ".cafe\u{301}s. /mask..."]
+        {
+            assert!(glob.matches(Path::new(path)), "{path}");
+        }
+        assert!(!glob.matches(Path::new(".cafes/mask")));
+        assert!(seen(Reading::Relative, ".git./config. .", Access::Write).ends_with("is protected"));
+        // A name that only other systems reserve, and one of dots alone, are names.
+        assert_eq!(seen(Reading::Relative, "CON", Access::Write), "CON");
+        assert_eq!(seen(Reading::Relative, "...", Access::Write), "...");
+    }
+
+    #[test]
+    fn a_path_is_taken_to_the_letter_or_refused() {
+        let control = "has control characters in it, which is refused";
+        for (path, said) in [
+            ("a\0b", control),
+            ("a\nb", control),
+            ("a\u{1b}[2Jb", control),
+            ("", "the path is empty; name a file or folder"),
+            ("~", "`~` is not expanded here"),
+            ("~/x", "`~` is not expanded here"),
+        ] {
+            let text = seen(Reading::Relative, path, Access::Read);
+            assert!(text.contains(said), "{path:?}: {text}");
+        }
+        let long = seen(Reading::Relative, &"x/".repeat(2500), Access::Read);
+        assert_eq!(long, "the path is 5000 bytes long; at most 4096 are accepted");
+        // What a shell, a browser or another system would read into a name is not read into it here.
+        for path in ["~root/x", "$HOME/x", "${HOME}", "%2e%2e/x", "a b ", "a.", "..."] {
+            assert_eq!(seen(Reading::Relative, path, Access::Write), path);
+        }
+        assert_eq!(seen(Reading::Relative, "a//b/./c/", Access::Read), "a/b/c");
     }
 
     #[test]

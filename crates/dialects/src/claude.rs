@@ -42,6 +42,8 @@ pub fn claude() -> Dialect {
         limits: Limits {
             general: Limit { bytes: 1 << 20, lines: usize::MAX },
             by_tool: &[
+                // The reader cuts the page at 1 MiB; its numbers and where to go on come on top.
+                ("FileRead", Limit { bytes: 4 << 20, lines: usize::MAX }),
                 ("Bash", Limit { bytes: 30_000, lines: usize::MAX }),
                 // As much as ripgrep says, up to what the engine lets through; head_limit is the model's to choose.
                 ("Grep", Limit { bytes: 4 << 20, lines: usize::MAX }),
@@ -197,7 +199,8 @@ impl TryFrom<Bash> for shell::Run {
     type Error = Error;
 
     fn try_from(Bash { command, timeout, description, run_in_background }: Bash) -> Result<Self> {
-        let timeout = timeout.unwrap_or(120_000);
+        // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
+        let timeout = timeout.filter(|it| *it > 0).unwrap_or(120_000);
         if timeout > 600_000 {
             return Err(Error::argument(
                 "timeout",
@@ -210,7 +213,7 @@ impl TryFrom<Bash> for shell::Run {
             description,
             background,
             // A job in the background is ended by TaskStop, or with the session.
-            timeout: (!background).then(|| Duration::from_millis(timeout.max(1))),
+            timeout: (!background).then(|| Duration::from_millis(timeout)),
             keep: Keep::Head,
             ..Self::default()
         })
@@ -238,6 +241,20 @@ fn found(out: fs::Files) -> Reply {
     out.reply(out.paths(), "No files found")
 }
 
+/// Several globs in one text, with commas or blanks between them: `*.rs,*.toml`.
+fn globs(list: &str) -> Vec<String> {
+    let parts = |glob: &str| -> Vec<String> {
+        if glob.contains(['{', '[', '\\']) {
+            return vec![glob.to_owned()];
+        }
+        glob.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    };
+    let words: Vec<&str> = list.split_whitespace().collect();
+    // A name may have blanks in it.
+    let is_list = words.len() > 1 && words.iter().all(|it| it.contains('*'));
+    if is_list { words.into_iter().flat_map(parts).collect() } else { parts(list) }
+}
+
 impl From<Grep> for fs::Grep {
     fn from(it: Grep) -> Self {
         let around = it.around.or(it.context);
@@ -245,7 +262,7 @@ impl From<Grep> for fs::Grep {
             pattern: it.pattern,
             path: it.path,
             // Hidden files are searched too, as the original does, but for git's own.
-            globs: it.glob.into_iter().chain(["!.git".to_owned()]).collect(),
+            globs: it.glob.iter().flat_map(|list| globs(list)).chain(["!.git".to_owned()]).collect(),
             hidden: true,
             mode: match it.output_mode.unwrap_or(OutputMode::FilesWithMatches) {
                 OutputMode::Content => fs::Mode::Lines,
@@ -343,4 +360,26 @@ impl From<NotebookEdit> for fs::NotebookEdit {
 
 fn cell_edited(out: fs::CellEdited) -> Reply {
     out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_globs_may_be_in_one_text() {
+        assert_eq!(globs("*.rs,*.toml"), ["*.rs", "*.toml"]);
+        assert_eq!(globs("*.rs *.toml"), ["*.rs", "*.toml"]);
+        assert_eq!(globs("*.{rs,toml}"), ["*.{rs,toml}"]);
+        assert_eq!(globs("my notes.md"), ["my notes.md"]);
+    }
+
+    #[test]
+    fn no_time_at_all_is_the_usual_time() {
+        let bash = |timeout| Bash { command: "x".into(), timeout, description: None, run_in_background: None };
+        for timeout in [None, Some(0)] {
+            let run = shell::Run::try_from(bash(timeout)).unwrap_or_default();
+            assert_eq!(run.timeout, Some(Duration::from_secs(120)));
+        }
+    }
 }

@@ -156,7 +156,8 @@ impl From<Bash> for shell::Run {
     fn from(Bash { command, timeout }: Bash) -> Self {
         Self {
             script: command,
-            timeout: Some(Duration::from_millis(timeout.unwrap_or(120_000).max(1))),
+            // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
+            timeout: Some(Duration::from_millis(timeout.filter(|it| *it > 0).unwrap_or(120_000))),
             keep: Keep::Tail,
             ..Self::default()
         }
@@ -167,7 +168,8 @@ impl TryFrom<Read> for fs::Read {
     type Error = Error;
 
     fn try_from(Read { path, range }: Read) -> Result<Self> {
-        let whole = Self { max_bytes: Some(1 << 20), ..Self::new(path) };
+        // Half of what a reply may have, because JSON spells many characters with two.
+        let whole = Self { max_bytes: Some(1 << 19), ..Self::new(path) };
         let Some((first, last)) = range else { return Ok(whole) };
         if last < first {
             return Err(Error::argument("range", format!("[{first}, {last}] ends before it starts")));

@@ -207,9 +207,10 @@ impl From<FileRead> for fs::Read {
 /// The text as it is in the file. What does not fit is told by the size of the whole.
 fn content(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
-        Ok(page) if page.cut.is_some() => {
+        Ok(page) if page.cut.is_some() || page.size > TAKEN as u64 => {
             let cut = Some(Cut { bytes: page.size, lines: page.total.count() });
-            Reply { cut, ..page.exact().into() }
+            // The whole is the file itself.
+            Reply { cut, spill: Some(page.path.clone()), ..page.exact().into() }
         }
         Ok(page) => words::plain_page(&page, |line| format!("line {line}")).into(),
         Err(reply) => *reply,

@@ -34,7 +34,11 @@ pub fn preset() -> Dialect {
         ],
         default_role: Some("coding"),
         reading: Reading::Relative,
-        limits: Limits { general: Limit { bytes: 51_200, lines: 2000 }, by_tool: &[] },
+        limits: Limits {
+            general: Limit { bytes: 51_200, lines: 2000 },
+            // A page is cut by its reader, at a line, and says where to go on; that must not be cut off again.
+            by_tool: &[("read", Limit { bytes: 204_800, lines: 2010 })],
+        },
         words: Words { error, notice, cancelled: "Skipped due to user interrupt." },
         mode: Mode::Open,
     }

@@ -36,7 +36,8 @@ pub fn solo() -> Dialect {
         limits: Limits {
             general: Limit { bytes: 51_200, lines: usize::MAX },
             by_tool: &[
-                ("read", Limit { bytes: 524_288, lines: usize::MAX }),
+                // The reader cuts the page; its numbers and where to go on come on top.
+                ("read", Limit { bytes: 4 << 20, lines: usize::MAX }),
                 ("exec", Limit { bytes: 100_000, lines: usize::MAX }),
                 ("process", Limit { bytes: 10_000, lines: usize::MAX }),
             ],

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use helve_contract::{Effects, Error, Spec, nearest};
+use helve_contract::{Effects, Entry, Error, Result, Spec, nearest};
 
 use crate::{BuildError, Engine, builder::Slot};
 
@@ -216,6 +216,11 @@ impl Engine {
     /// The tool that a name means.
     pub(crate) fn find(&self, name: &str) -> Option<&Slot> {
         self.names.exact(name).or_else(|| self.names.loose(name)).map(|at| &self.tools[at])
+    }
+
+    /// The tool that a name means, in any spelling that `run` takes, or what to call instead.
+    pub fn look_up(&self, name: &str) -> Result<&Entry> {
+        self.find(name).map(|slot| &slot.entry).ok_or_else(|| self.unknown(name))
     }
 
     /// What to say about a name that means no tool: the name, and what to call instead.

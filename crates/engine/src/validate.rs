@@ -42,7 +42,7 @@ impl Schema {
         let compiled = self.compiled.get_or_init(|| compile(schema)).as_ref();
         let compiled = compiled.map_err(|why| anyhow!("the schema of this tool does not compile: {why}"))?;
         if compiled.is_valid(args) {
-            return Ok(());
+            return too_large(schema, args).map_or(Ok(()), |problem| Err(Error::InvalidArgs(vec![problem])));
         }
         let mut problems: Vec<Problem> =
             compiled.iter_errors(args).take(TOLD).flat_map(|error| worded(schema, &error)).collect();
@@ -54,6 +54,15 @@ impl Schema {
 /// Compiles a schema. References lead nowhere but into the schema itself.
 fn compile(schema: &Value) -> Result<Validator, String> {
     jsonschema::options().offline().build(schema).map_err(|error| error.to_string())
+}
+
+/// A whole number that no integer holds: a schema takes it, a tool cannot.
+fn too_large(schema: &Value, args: &Value) -> Option<Problem> {
+    let fields = schema.get("properties")?.as_object()?;
+    let (path, value) = args.as_object()?.iter().find(|(name, value)| {
+        value.is_f64() && fields.get(*name).and_then(|field| field.get("type")) == Some(&Value::from("integer"))
+    })?;
+    Some(Problem::Misfit { path: path.clone(), wanted: "a smaller number".into(), sent: shown(value, 80) })
 }
 
 /// A field that was left out may be the one that is missing.
@@ -336,5 +345,14 @@ mod tests {
             assert_eq!(fits_simply(&schema, &args), compiled.is_valid(&args), "{args}");
         }
         assert!(!is_simple(&json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } })));
+    }
+
+    #[test]
+    fn a_number_that_no_integer_holds_is_named() {
+        let schema = json!({ "type": "object", "properties": { "offset": { "type": "integer" } } });
+        assert_eq!(
+            told(&schema, &json!({ "offset": 1e20 }), &[]),
+            ["parameter \"offset\" must be a smaller number, not 1e+20"]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, future::BoxFuture};
-use helve_contract::{Call, CancellationToken, nearest};
+use helve_contract::{Call, CancellationToken, Error};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Semaphore;
 
@@ -17,7 +17,7 @@ use crate::{
     resources,
     revision::{self, Era, MODERN},
     server::Server,
-    wire::{Fault, Id, Message, Params, short},
+    wire::{Fault, Id, Message, Params},
 };
 
 /// Calls of one client that run at the same time; others wait for their turn.
@@ -334,7 +334,7 @@ impl Peer {
 
     fn call(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
         let name = request.params.name.as_deref().ok_or_else(|| Fault::params("name is missing: which tool?"))?;
-        let tool = self.server.engine.get(name).ok_or_else(|| self.no_tool(name))?;
+        let tool = self.server.engine.look_up(name).map_err(|error| no_tool(&error))?;
         let has_shape = call::shape(&tool.spec).is_some();
         let args = request.params.arguments.map_or("{}", RawValue::get).to_owned();
         let seat = self.flight.enter(&request.id)?;
@@ -358,13 +358,6 @@ impl Peer {
         };
         let (id, era) = (request.id, request.era);
         Ok(Handled::Later(async move { job.run(&id, era, has_shape).await }.boxed()))
-    }
-
-    fn no_tool(&self, name: &str) -> Fault {
-        let names = self.server.engine.specs().map(|spec| spec.name.as_str());
-        let near = nearest(&short(name), names);
-        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        Fault::params(format!("Unknown tool: {}{hint}", short(name)))
     }
 
     fn agreed(&self) -> Agreed {
@@ -429,6 +422,13 @@ const INFO: usize = 1;
 
 fn level(name: &str) -> Option<usize> {
     LEVELS.iter().position(|it| *it == name)
+}
+
+fn no_tool(error: &Error) -> Fault {
+    match error {
+        Error::UnknownTool(hint) => Fault::params(format!("Unknown tool: {hint}")),
+        other => Fault::params(other.to_string()),
+    }
 }
 
 fn refused(id: Option<&Id>, fault: &Fault) -> Handled {

@@ -1,6 +1,6 @@
 //! Tools from outside through the real binary: plugins and MCP servers.
 
-use std::path::Path;
+use std::{io::Write as _, path::Path, process::Stdio};
 
 use crate::desk::{Desk, Ran};
 
@@ -56,6 +56,44 @@ fn a_server_that_does_not_start_is_told_and_left_out() {
     let told = "helve: the MCP server gone is left out: `/no/such/server` cannot be started: \
                 No such file or directory (os error 2)\n";
     assert_eq!(ran.err, told);
+}
+
+/// Whether a process runs. One that has ended and waits for its parent does not.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn servers_end_with_an_engine_that_is_killed() {
+    let desk = Desk::new();
+    let pid = |at: usize| desk.path(&format!("home/{at}.pid"));
+    let server = |at| {
+        let script = format!("echo $$ > {}; cat > /dev/null", pid(at).display());
+        format!("[mcp.servers.s{at}]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {script:?}]\n")
+    };
+    desk.put("home/.config/helve/helve.toml", &(0..5).map(server).collect::<String>());
+    let mut engine = desk.command(&["batch"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut input = engine.stdin.take().unwrap();
+    input.write_all(b"{\"tool\":\"Glob\",\"args\":{\"pattern\":\"*\"}}\n").unwrap();
+    let pids: Vec<String> = (0..5)
+        .map(|at| {
+            loop {
+                assert!(engine.try_wait().unwrap().is_none(), "the engine ended");
+                match std::fs::read_to_string(pid(at)) {
+                    Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
+                    _ => std::thread::yield_now(),
+                }
+            }
+        })
+        .collect();
+    assert!(pids.iter().all(|pid| runs(pid)), "{pids:?}");
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    // Their input ended with the engine.
+    while pids.iter().any(|pid| runs(pid)) {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

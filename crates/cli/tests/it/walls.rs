@@ -77,3 +77,97 @@ fn an_interrupted_command_leaves_nothing_behind() {
     let left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left, ["begun"]);
 }
+
+#[test]
+fn the_model_chooses_neither_the_root_nor_the_loader() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        eprintln!("SKIPPED: there are no walls here");
+        return;
+    }
+    let exec = |args: &str| desk.run(&["call", "exec", args, "--dialect", "solo"]);
+    for dir in ["/", "../..", "..", "/etc"] {
+        let ran = exec(&serde_json::json!({ "command": "touch PWN", "workdir": dir }).to_string());
+        assert!(ran.code == 1 && ran.out.contains("outside the workspace"), "{dir}: {}", ran.out);
+    }
+    std::os::unix::fs::symlink(desk.path("home"), desk.path("work/out")).unwrap();
+    assert_eq!(exec(r#"{"command":"touch PWN","workdir":"out"}"#).code, 1);
+    assert!(!desk.path("home/PWN").exists() && !desk.path("PWN").exists());
+    for name in ["LD_PRELOAD", "BASH_ENV", "GIT_CONFIG_COUNT", "NODE_OPTIONS", "PATH", "HELVE_STATE_DIR"] {
+        let ran = exec(&serde_json::json!({ "command": "true", "env": { name: "./evil" } }).to_string());
+        assert!(ran.code == 1 && ran.out.contains("is not accepted"), "{name}: {}", ran.out);
+    }
+}
+
+#[test]
+fn nothing_of_the_users_environment_steers_a_command() {
+    let evil = [
+        ("BASH_ENV", "./evil"),
+        ("ENV", "./evil"),
+        ("PROMPT_COMMAND", "touch PWN"),
+        ("SHELLOPTS", "xtrace"),
+        ("PS4", "$(touch PWN)"),
+        ("GCONV_PATH", "."),
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+        ("GIT_CONFIG_VALUE_0", "./evil"),
+        ("GIT_EXTERNAL_DIFF", "./evil"),
+        ("GIT_SSH_COMMAND", "./evil"),
+        ("GIT_PAGER", "./evil"),
+        ("PAGER", "./evil"),
+        ("LESSOPEN", "|./evil %s"),
+        ("NODE_OPTIONS", "--require ./evil.js"),
+        ("PERL5OPT", "-Mevil"),
+        ("PYTHONPATH", "./evil"),
+        ("PYTHONSTARTUP", "./evil"),
+        ("MAKEFLAGS", "--eval=$(shell ./evil)"),
+        ("AWS_SECRET_ACCESS_KEY", "evil"),
+    ];
+    let desk = evil.iter().fold(Desk::new(), |desk, (name, value)| desk.env(name, value));
+    desk.put("work/evil", "touch PWN\n");
+    if !walled(&desk) {
+        eprintln!("SKIPPED: there are no walls here");
+        return;
+    }
+    let ran = desk.run(&["call", "Bash", r#"{"command":"env; bash -c true; git init -q . && git status"}"#]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert!(!ran.out.contains("./evil") && !ran.out.contains("AWS_SECRET"), "{}", ran.out);
+    for line in ["PAGER=cat", "GIT_PAGER=cat", "LESSOPEN="] {
+        assert!(ran.out.lines().any(|it| it == line), "{line}: {}", ran.out);
+    }
+    assert!(!desk.path("work/PWN").exists());
+}
+
+#[test]
+fn a_shell_remembers_nothing_of_the_last_command() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        eprintln!("SKIPPED: there are no walls here");
+        return;
+    }
+    let lines = [
+        serde_json::json!({ "tool": "Bash", "args": { "command": "export PAGER=./evil; X=1; ls() { touch PWN; }; export -f ls; alias cat=ls; cd /" } }),
+        serde_json::json!({ "tool": "Bash", "args": { "command": "echo $PAGER $X; type -t ls cat; pwd" } }),
+    ];
+    let ran = desk.fed(&["batch"], &lines.map(|it| it.to_string()).join("\n"));
+    let last: serde_json::Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["text"], "cat\nfile\nfile\nDESK/work\n", "{}", ran.out);
+}
+
+#[test]
+fn an_address_that_looks_like_a_command_is_an_address() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        eprintln!("SKIPPED: there are no walls here");
+        return;
+    }
+    desk.put(
+        "home/.gitconfig",
+        "[user]\n\tname = `touch PWN`; touch PWN\n\temail = \"$(touch PWN)\"\n[core]\n\tfsmonitor = ./evil\n",
+    );
+    let command =
+        "git init -q . && git commit -q --allow-empty -m x && git log --format='%an <%ae>'; git config core.fsmonitor";
+    let ran = desk.run(&["call", "Bash", &serde_json::json!({ "command": command }).to_string()]);
+    assert!(ran.out.contains("`touch PWN`") && ran.out.contains("<$(touch PWN)>"), "{} {}", ran.out, ran.err);
+    assert!(!ran.out.contains("evil") && !desk.path("work/PWN").exists(), "{}", ran.out);
+}

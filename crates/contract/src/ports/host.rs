@@ -331,6 +331,10 @@ pub struct Absence {
     pub other_case: u64,
     /// Files that were searched.
     pub searched: u64,
+    /// Files and folders that the operating system did not let us read.
+    pub closed: u64,
+    /// Files in another encoding than UTF-8, where the pattern could not be found even if it is there.
+    pub foreign: u64,
 }
 
 /// A program to start.

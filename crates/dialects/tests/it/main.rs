@@ -6,4 +6,5 @@ mod desk;
 mod layers;
 mod scenarios;
 mod tables;
+mod threats;
 mod torture;

@@ -155,3 +155,24 @@ async fn a_link_stays_a_link_and_a_mode_stays() {
 async fn a_letter_that_the_encoding_lacks_is_refused() {
     refuses(b"caf\xe9 one\nna\xefve\n", "one", "→", &["→"]).await;
 }
+
+#[tokio::test]
+async fn a_long_file_says_where_to_go_on() {
+    let mut desk = Desk::new();
+    let lines: Vec<String> = (1..=200_000).map(|number| number.to_string()).collect();
+    desk.put("long.txt", lines.join("\n") + "\n").put("wide.txt", "x".repeat(100_000) + "\nsecond\n");
+    let root = desk.root().display().to_string();
+    for (dialect, tool, args, end) in [
+        ("solo", "read", r#"{"path": "long.txt", "limit": 150000}"#, "; go on with offset=89"),
+        ("preset", "read", r#"{"path": "long.txt"}"#, "2000\n[lines 1-2000 of 200000; go on with offset=2001]"),
+        ("preset", "read", r#"{"path": "wide.txt"}"#, "[lines 1-1 of 2; go on with offset=2]"),
+        ("oxydra", "file_read", r#"{"path": "/shared/wide.txt"}"#, "[full output: /shared/wide.txt]"),
+        ("forge", "read", r#"{"path": "ROOT/long.txt"}"#, r#""truncated":"go on with range ["#),
+        ("claude", "Read", r#"{"file_path": "ROOT/long.txt", "limit": 190000}"#, "; go on with offset="),
+    ] {
+        let reply = desk.call(dialect, tool, &args.replace("ROOT", &root)).await;
+        let tail: String = reply.text.chars().skip(reply.text.chars().count().saturating_sub(200)).collect();
+        assert!(tail.contains(end), "{dialect}: {tail}");
+        assert!(!reply.text.contains("saved to") && !reply.text.contains("the whole is in"), "{dialect}: {tail}");
+    }
+}

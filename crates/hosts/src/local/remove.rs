@@ -1,11 +1,14 @@
 //! Removing a file, a link or a whole folder.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::{CStr, CString, OsStr},
+    path::{Path, PathBuf},
+};
 
 use helve_contract::{Error, Result, SafePath, ports::Kind};
 use rustix::{
     fd::{AsFd as _, OwnedFd},
-    fs::{AtFlags, Dir, Mode, OFlags, openat, statat, unlinkat},
+    fs::{AtFlags, Dir, Mode, OFlags, fstat, openat, statat, unlinkat},
     io::Errno,
 };
 
@@ -54,63 +57,89 @@ enum Change {
     Remove,
 }
 
+/// How many folders are open at once. Those above are opened again on the way back.
+const OPEN: usize = 64;
+
 /// A folder on the way down.
 struct Level {
-    fd: OwnedFd,
-    entries: Dir,
+    /// Its handle, while it is near enough to the innermost.
+    fd: Option<OwnedFd>,
+    /// Which folder it is, so that no other is taken for it on the way back.
+    id: (u64, u64),
+    /// The folders in it that are still to be visited.
+    folders: Vec<CString>,
     real: PathBuf,
 }
 
 impl Tree<'_> {
-    fn visit(&self, folder: &OwnedFd, name: &std::ffi::OsStr, real: &Path) -> Result<()> {
-        let name = std::ffi::CString::new(name.as_encoded_bytes()).map_err(|_| self.failed(real, Errno::INVAL))?;
+    fn visit(&self, folder: &OwnedFd, name: &OsStr, real: &Path) -> Result<()> {
+        let name = CString::new(name.as_encoded_bytes()).map_err(|_| self.failed(real, Errno::INVAL))?;
         let mut levels = vec![self.enter(folder, &name, real.to_owned())?];
-        let mut names: Vec<std::ffi::CString> = Vec::new();
+        let mut names: Vec<CString> = Vec::new();
         while let Some(level) = levels.last_mut() {
-            let Some(entry) = level.entries.next() else {
-                levels.pop();
-                if let (Some(above), Some(name)) = (levels.last(), names.pop())
-                    && self.change == Change::Remove
-                {
-                    self.unlink(above, &name, AtFlags::REMOVEDIR)?;
+            if let (Some(name), Some(fd)) = (level.folders.pop(), &level.fd) {
+                let inner = self.enter(fd, &name, level.real.join(path_of(&name)))?;
+                names.push(name);
+                levels.push(inner);
+                if let Some(far) = levels.len().checked_sub(OPEN + 1) {
+                    levels[far].fd = None;
                 }
                 continue;
+            }
+            let Some(done) = levels.pop() else { break };
+            let (Some(above), Some(name)) = (levels.last_mut(), names.pop()) else { break };
+            let fd = match above.fd.take() {
+                Some(fd) => fd,
+                None => self.reopen(above, done.fd.as_ref())?,
             };
-            let entry = entry.map_err(|errno| self.failed(&level.real, errno))?;
-            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                continue;
+            if self.change == Change::Remove {
+                self.unlink(&fd, &above.real, &name, AtFlags::REMOVEDIR)?;
             }
-            let real = level.real.join(path_of(entry.file_name()));
-            self.path.judge(&real)?;
-            match statat(&level.fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
-                Ok(Kind::Folder) => {
-                    let inner = self.enter(&level.fd, entry.file_name(), real)?;
-                    names.push(entry.file_name().to_owned());
-                    levels.push(inner);
-                }
-                Ok(_) if self.change == Change::Remove => self.unlink(level, entry.file_name(), AtFlags::empty())?,
-                Ok(_) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(self.failed(&real, errno)),
-            }
+            above.fd = Some(fd);
         }
         Ok(())
     }
 
-    fn enter(&self, folder: &OwnedFd, name: &std::ffi::CStr, real: PathBuf) -> Result<Level> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    /// Opens a folder, and does with all in it what is to be done but for the folders, which it remembers.
+    fn enter(&self, folder: &OwnedFd, name: &CStr, real: PathBuf) -> Result<Level> {
         let open = || {
-            let fd = openat(folder, name, flags, Mode::empty())?;
-            let entries = Dir::read_from(&fd)?;
-            Ok((fd, entries))
+            let fd = openat(folder, name, FOLDER, Mode::empty())?;
+            Ok((Dir::read_from(&fd)?, id(&fd)?, fd))
         };
-        let (fd, entries) = open().map_err(|errno| self.failed(&real, errno))?;
-        Ok(Level { fd, entries, real })
+        let (entries, id, fd) = open().map_err(|errno| self.failed(&real, errno))?;
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|errno| self.failed(&real, errno))?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let inner = real.join(path_of(name));
+            self.path.judge(&inner)?;
+            match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| kind(&stat)) {
+                Ok(Kind::Folder) => folders.push(name.to_owned()),
+                Ok(_) if self.change == Change::Remove => self.unlink(&fd, &real, name, AtFlags::empty())?,
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.failed(&inner, errno)),
+            }
+        }
+        Ok(Level { fd: Some(fd), id, folders, real })
     }
 
-    fn unlink(&self, level: &Level, name: &std::ffi::CStr, flags: AtFlags) -> Result<()> {
-        match unlinkat(&level.fd, name, flags) {
+    /// Opens a folder again from the one inside it. Somebody may have moved that one; then this is another folder, and
+    /// nothing is done there.
+    fn reopen(&self, level: &Level, inner: Option<&OwnedFd>) -> Result<OwnedFd> {
+        let open = || {
+            let fd = openat(inner.ok_or(Errno::BADF)?, c"..", FOLDER, Mode::empty())?;
+            if id(&fd)? == level.id { Ok(fd) } else { Err(Errno::BUSY) }
+        };
+        open().map_err(|errno| self.failed(&level.real, errno))
+    }
+
+    fn unlink(&self, folder: &OwnedFd, real: &Path, name: &CStr, flags: AtFlags) -> Result<()> {
+        match unlinkat(folder, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.failed(&level.real.join(path_of(name)), errno)),
+            Err(errno) => Err(self.failed(&real.join(path_of(name)), errno)),
         }
     }
 
@@ -122,7 +151,14 @@ impl Tree<'_> {
     }
 }
 
-fn path_of(name: &std::ffi::CStr) -> &Path {
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Which folder this is, on which disk.
+fn id(fd: &OwnedFd) -> rustix::io::Result<(u64, u64)> {
+    fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn path_of(name: &CStr) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
-    Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))
+    Path::new(OsStr::from_bytes(name.to_bytes()))
 }

@@ -83,7 +83,12 @@ pub(super) fn check(given: &[(String, String)]) -> Result<()> {
         let sane = !name.is_empty()
             && !name.starts_with(|it: char| it.is_ascii_digit())
             && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
-        if !sane || value.contains('\0') {
+        if sane && value.contains('\0') {
+            return Err(Error::failed(format!(
+                "the value of the environment variable `{name}` has a NUL character in it, which no program takes; remove it"
+            )));
+        }
+        if !sane {
             return Err(Error::failed(format!(
                 "`{}` is not a name for an environment variable; use letters, digits and underscores",
                 name.escape_debug()
@@ -155,6 +160,10 @@ mod tests {
         }
         assert_eq!(said("A B"), "`A B` is not a name for an environment variable; use letters, digits and underscores");
         assert_eq!(said("CI"), "accepted");
+        assert_eq!(
+            check(&[("CI".to_owned(), "a\0b".to_owned())]).unwrap_err().to_string(),
+            "the value of the environment variable `CI` has a NUL character in it, which no program takes; remove it"
+        );
     }
 
     #[test]

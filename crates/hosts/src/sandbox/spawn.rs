@@ -98,7 +98,7 @@ impl Inner {
             protect::Names { everywhere: names, at_home: &self.settings.protected_at_home, home: &found.view.home };
         let (mounts, keep, witness) = if level >= Level::Nested {
             let (mounts, keep) = protect::prepare(writable(), protected)?;
-            (mounts, keep, Witness::of_new(writable(), names))
+            (mounts, keep, Witness::of_new(writable(), names, &self.settings.protected_at_home))
         } else {
             (protect::Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
         };

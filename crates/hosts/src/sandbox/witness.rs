@@ -30,18 +30,27 @@ impl Witness {
         Self { protected: places.map(|place| (place.clone(), marks(&place))).collect(), fresh: Vec::new() }
     }
 
-    /// Looks for repositories that are not there yet: for levels that protect what is there.
-    pub(super) fn of_new<'a>(roots: impl Iterator<Item = &'a PathBuf>, names: &[String]) -> Self {
+    /// Looks for what mounts do not hold: repositories that are not there yet, and protected places behind a link, which
+    /// may itself be put elsewhere.
+    pub(super) fn of_new<'a>(roots: impl Iterator<Item = &'a PathBuf>, names: &[String], at_home: &[String]) -> Self {
         let wanted = names.iter().any(|name| Path::new(name).starts_with(".git"));
-        let fresh = roots.map(|root| root.join(".git")).filter(|dir| wanted && fs::symlink_metadata(dir).is_err());
-        Self { protected: Vec::new(), fresh: fresh.collect() }
+        let mut seen = Self::default();
+        for root in roots {
+            let repository = root.join(".git");
+            if wanted && fs::symlink_metadata(&repository).is_err() {
+                seen.fresh.push(repository);
+            }
+            let linked = names.iter().chain(at_home).filter(|name| is_behind_a_link(root, Path::new(name)));
+            seen.protected.extend(linked.map(|name| root.join(name)).map(|place| (place.clone(), marks(&place))));
+        }
+        seen
     }
 
     /// What has changed since, in words.
     pub(super) fn tell(&self) -> Vec<String> {
         let changed = self.protected.iter().filter(|(place, before)| marks(place) != *before).map(|(place, _)| {
             format!(
-                "{} is protected, but was changed while this command ran; at this level the kernel cannot prevent that. \
+                "{} is protected, but was changed while this command ran; the kernel could not prevent that here. \
                  Show the user what changed before anything uses it",
                 place.display()
             )
@@ -57,6 +66,15 @@ impl Witness {
         });
         changed.chain(planted).collect()
     }
+}
+
+/// Whether a name beneath a root, or a folder on the way to it, is a symbolic link.
+fn is_behind_a_link(root: &Path, name: &Path) -> bool {
+    let mut at = root.to_owned();
+    name.components().any(|part| {
+        at.push(part);
+        fs::symlink_metadata(&at).is_ok_and(|about| about.is_symlink())
+    })
 }
 
 /// A file, or a folder with its entries; nothing where nothing is.

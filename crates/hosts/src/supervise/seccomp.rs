@@ -80,6 +80,24 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
+/// Memory, messages and semaphores of the old kind. Without a namespace of its own a command shares them with all
+/// programs of its user.
+const SHARED: &[i64] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
 /// The whole filter.
 pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
     let mut out = Vec::with_capacity(256);
@@ -89,6 +107,11 @@ pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
     #[cfg(target_arch = "x86_64")]
     when(&mut out, BPF_JGE, X32, REFUSE);
     for number in REFUSED {
+        when(&mut out, BPF_JEQ, *number as u32, REFUSE);
+    }
+    // Sockets of every kind are for commands with namespaces only.
+    let shared = if sockets == Sockets::Ip { &[] } else { SHARED };
+    for number in shared {
         when(&mut out, BPF_JEQ, *number as u32, REFUSE);
     }
     // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
@@ -250,6 +273,15 @@ mod tests {
     #[test]
     fn the_other_numbering_of_x86_is_refused() {
         assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_ptrace | 0x4000_0000, [0; 3]), REFUSE);
+    }
+
+    #[test]
+    fn what_programs_share_is_for_namespaces() {
+        for number in [libc::SYS_shmget, libc::SYS_shmctl, libc::SYS_msgsnd, libc::SYS_semop, libc::SYS_mq_open] {
+            let verdicts =
+                [Sockets::Ip, Sockets::Pairs, Sockets::IpWithoutLocal].map(|it| verdict(it, ARCH, number, [0; 3]));
+            assert_eq!(verdicts, [ALLOW, REFUSE, REFUSE], "{number}");
+        }
     }
 
     #[test]

@@ -295,6 +295,46 @@ async fn a_folder_with_a_hundred_thousand_entries_is_listed() {
 }
 
 #[tokio::test]
+async fn many_stars_and_links_in_circles_come_to_an_end() {
+    let folder = Folder::in_memory();
+    for at in 0..81 {
+        let path = format!("{}/{}/{}/{}/f", at % 3, at / 3 % 3, at / 9 % 3, at / 27);
+        folder.put(&path, "needle\n");
+    }
+    for path in ["0/loop", "0/1/loop", "0/1/2/loop"] {
+        folder.link(path, folder.root());
+    }
+    let files = Find { kind: Some(Kind::File), limit: 10, ..find("**/**/**/**/**/f") };
+    let found = Local::new().find(&folder.path("."), &files).await.unwrap();
+    assert_eq!((found.total, found.files.len(), found.partial), (81, 10, false));
+    assert_eq!(Local::new().grep(&folder.path("."), &grep("needle")).await.unwrap().total, 81);
+}
+
+#[tokio::test]
+async fn folders_in_folders_without_end_are_no_trap() {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let folder = Folder::in_memory();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, folder.root(), flags, Mode::empty()).unwrap();
+    for _ in 0..3000 {
+        mkdirat(&at, "d", Mode::RWXU).unwrap();
+        at = openat(&at, "d", flags, Mode::empty()).unwrap();
+    }
+    folder.put("d/d/needle", "needle\n");
+    let host = Local::new();
+    let found = host.find(&folder.path("."), &find("**/needle")).await.unwrap();
+    assert_eq!(found.total, 1);
+    assert_eq!(host.grep(&folder.path("."), &grep("needle")).await.unwrap().total, 1);
+    assert_eq!(host.list(&folder.path("d/d")).await.unwrap().len(), 2);
+    // Far fewer files may be open than there are folders, on most machines.
+    let removed = host.remove(&folder.to_write("d")).await;
+    // What cannot be removed here must not stay in memory.
+    _ = std::process::Command::new("rm").args(["-rf", "d"]).current_dir(folder.root()).status();
+    assert_eq!(removed.unwrap(), Kind::Folder);
+    assert_eq!(folder.names("."), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_name_that_is_too_long_is_told() {
     let folder = Folder::new();
     let error = write(&folder, &"x".repeat(300), "").await.unwrap_err().to_string();

@@ -210,6 +210,68 @@ async fn nothing_waits_for_input_that_never_comes() {
 }
 
 #[tokio::test]
+async fn programs_that_ask_are_not_answered() {
+    let place = Place::new();
+    let asking = [
+        "git init -q g && cd g && git -c user.name=n -c user.email=a@b commit -q --allow-empty",
+        "read -r x < /dev/tty",
+        "ssh -o StrictHostKeyChecking=ask nobody@127.0.0.1 true",
+        "git clone -q https://127.0.0.1:1/private.git",
+        "rm -i g/.git/HEAD; bash -c 'select x in a b; do break; done; exit 1'",
+        "python3 -c 'import getpass; getpass.getpass()'",
+    ];
+    for level in all_levels() {
+        for script in asking {
+            let ran = run(&at(level), &place.script(&format!("timeout 50 bash -c \"{script}\""))).await.unwrap();
+            assert!(ran.exit.code != 0 && ran.exit.code != 124, "{level:?} {script}: {ran:?}");
+        }
+        fs::remove_dir_all(place.0.join("g")).unwrap();
+    }
+}
+
+/// Runs in a process of its own, because the limit is the process's.
+#[tokio::test]
+#[ignore = "a part of `an_engine_without_open_files_left_says_so_and_recovers`"]
+async fn with_few_open_files() {
+    let (place, sandbox) = (Place::new(), at(Level::None));
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit { current: Some(64), ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    for _ in 0..3 {
+        let mut all = Vec::new();
+        let error = loop {
+            assert!(all.len() < 64, "64 programs do not fit into 64 open files");
+            match sandbox.spawn(&place.script("sleep 300")).await {
+                Ok(process) => all.push(process),
+                Err(error) => break error.to_string(),
+            }
+        };
+        let said = "too many open files to start another command; stop a running task and try again";
+        assert_eq!(error, said);
+        drop(all);
+        // It goes on once there is room again.
+        loop {
+            match run(&sandbox, &place.script("echo fine")).await {
+                Ok(ran) => break assert_eq!(ran.out, "fine\n"),
+                Err(error) => assert_eq!(error.to_string(), said),
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[test]
+fn an_engine_without_open_files_left_says_so_and_recovers() {
+    let done = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "sandbox::with_few_open_files", "--nocapture"])
+        .env("HELVE_IT_STAGE", stage())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[tokio::test]
 async fn input_reaches_the_program() {
     let place = Place::new();
     for level in all_levels() {

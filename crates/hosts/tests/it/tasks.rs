@@ -146,6 +146,65 @@ async fn a_wait_ends_with_time_or_with_the_caller() {
 }
 
 #[tokio::test]
+async fn stopped_from_many_sides_a_task_ends_once() {
+    for round in 0..24 {
+        let desk = Desk::with(Wanted::Exactly(Level::None));
+        let id = desk.start(["sleep 300", "true", "exit 3"][round % 3]).await;
+        if round % 4 == 3 {
+            desk.call.cancel.cancel();
+        }
+        for _ in 0..round * round {
+            tokio::task::yield_now().await;
+        }
+        let stop = async || desk.runner.stop(&desk.call, &id).await.unwrap().state;
+        let (one, two, three) = tokio::join!(stop(), stop(), stop());
+        assert!(one != State::Running && one == two && two == three, "{round}: {one:?} {two:?} {three:?}");
+        // Whoever asks later hears the same.
+        assert_eq!([stop().await, desk.runner.list(&desk.call).await[0].state.clone()], [one.clone(), one]);
+        let error = desk.runner.signal(&desk.call, &id, Signal::Kill).await.unwrap_err().to_string();
+        assert_eq!(error, format!("task `{id}` has ended"));
+    }
+}
+
+#[tokio::test]
+async fn what_stands_still_is_ended_by_the_clock() {
+    let zombie = "python3 -c 'import os, time; os.fork() or os._exit(0); time.sleep(1000)'";
+    for script in ["kill -STOP $$; echo never", "mkfifo p; cat p", "(kill -STOP $BASHPID) & wait", zombie] {
+        let desk = Desk::new();
+        let id = desk.start_for(script, Some(Duration::from_millis(500))).await;
+        let (state, output) = desk.finish(&id).await;
+        assert!(matches!(state, State::TimedOut(_)), "{script}: {state:?}");
+        assert_eq!(output.merged, "", "{script}");
+        assert_eq!(desk.runner.list(&desk.call).await[0].state, state, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn input_is_bytes_and_not_too_many_of_them() {
+    let desk = Desk::new();
+    let script = "head -c 10 | od -An -tx1; cat | wc -c";
+    let command = Command { input: Input::Open, ..desk.place.script(script) };
+    let id = desk.runner.start(&desk.call, command, None, "bytes").await.unwrap();
+    // Neither an interrupt nor a title of a window: there is no terminal to obey it.
+    desk.runner.input(&desk.call, &id, b"\x03\x04\x1b]0;PWN\x07").await.unwrap();
+    let error = desk.runner.input(&desk.call, &id, &vec![0; (1 << 20) + 1]).await.unwrap_err().to_string();
+    assert_eq!(error, "1048577 bytes are more than the 1048576 that may be sent at once; send them in parts");
+    let output = loop {
+        let output = desk.runner.output(&desk.call, &id, 0, 100).await.unwrap().merged;
+        if output.ends_with('\n') {
+            break output;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(output, " 03 04 1b 5d 30 3b 50 57 4e 07\n");
+    // Signals are names of a list, not numbers.
+    for signal in ["9", "SIGSTOP; id", "-9", ""] {
+        assert!(Signal::named(signal).unwrap_err().to_string().starts_with("unknown signal"), "{signal}");
+    }
+    desk.runner.stop(&desk.call, &id).await.unwrap();
+}
+
+#[tokio::test]
 async fn progress_is_told_in_small_pieces() {
     let mut desk = Desk::new();
     let told = Arc::new(Mutex::new(Vec::new()));

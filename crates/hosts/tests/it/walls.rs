@@ -5,7 +5,12 @@ use std::{
     net::{TcpListener, UdpSocket},
     os::{
         fd::AsRawFd,
-        unix::{fs::PermissionsExt, net::UnixListener, process::CommandExt},
+        linux::net::SocketAddrExt as _,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr, UnixListener},
+            process::CommandExt,
+        },
     },
     process::{Command as Program, Stdio},
     time::Duration,
@@ -13,9 +18,9 @@ use std::{
 
 use helve_contract::{
     Access, PathRules, Reading, Root, Workspace,
-    ports::{Command, Input, Level, Noticed, Terminal},
+    ports::{Command, Expect, Host as _, Input, Level, Noticed, Terminal},
 };
-use helve_hosts::{Net, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{Local, Net, Sandbox, SandboxSettings, Spawn, Wanted};
 
 use crate::sandbox::{Place, at, levels, run, settings, stage, survivors, unique_sleep};
 
@@ -296,6 +301,7 @@ async fn the_network_is_off() {
     let hidden = neighbour.0.join("socket");
     let abstracted = format!("helve-it-{}", std::process::id());
     let _listening = UnixListener::bind(&hidden).unwrap();
+    let _unnamed = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstracted).unwrap()).unwrap();
     for level in levels() {
         let script = format!(
             "(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected; (echo x > /dev/udp/127.0.0.1/{other})
@@ -493,4 +499,66 @@ async fn an_engine_that_is_killed_leaves_nothing() {
     engine.wait().unwrap();
     assert_eq!(survivors(&nap).await, 0);
     _ = fs::remove_dir_all(fs::read_to_string(ready).unwrap());
+}
+
+#[tokio::test]
+async fn a_link_that_a_command_left_leads_no_tool_outside() {
+    let outside = Place::new();
+    for level in levels() {
+        let place = Place::new();
+        let script =
+            format!("ln -s {0} dir; ln -s {0}/new file; mkdir real; ln -s ../../dir real/deep", outside.0.display());
+        assert_eq!(run(&at(level), &place.script(&script)).await.unwrap().exit.code, 0, "{level:?}");
+        let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
+        for name in ["dir/x", "file", "real/deep/x"] {
+            let path = workspace.check(name.as_ref(), Access::Write, None).unwrap();
+            let error = Local::new().write(&path, b"x", Expect::Anything).await.unwrap_err().to_string();
+            assert_eq!(error, format!("{name}: leads outside the workspace, and was not opened"), "{level:?}");
+        }
+        assert_eq!(outside.names(), [""; 0], "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_protected_place_that_is_a_link_is_protected_where_it_leads() {
+    for level in mounting() {
+        let place = Place::new();
+        fs::create_dir(place.0.join("conf")).unwrap();
+        fs::write(place.0.join("conf/tasks.json"), "old").unwrap();
+        std::os::unix::fs::symlink("conf", place.0.join(".vscode")).unwrap();
+        let script = "echo x > .vscode/tasks.json; echo x > conf/tasks.json; touch conf/new; mv conf away; rm -rf conf; echo done";
+        let ran = run(&protecting(level), &place.script(script)).await.unwrap();
+        assert_eq!(ran.out, "done\n", "{level:?}");
+        assert_eq!(fs::read_to_string(place.0.join(".vscode/tasks.json")).unwrap(), "old", "{level:?}");
+        assert_eq!(place.names(), [".vscode", "conf"], "{level:?}");
+        // The link itself cannot be held, so a change of it is told.
+        let ran =
+            run(&protecting(level), &place.script("rm .vscode; mkdir .vscode; echo x > .vscode/tasks.json")).await;
+        let told = ran.unwrap().exit.denials.join("\n");
+        assert!(told.starts_with(&format!("{}/.vscode is protected, but was changed", place.0.display())), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn memory_that_programs_share_is_not_shared_with_commands() {
+    let made = Program::new("ipcmk").args(["-M", "4096", "-p", "666"]).output();
+    let Some(id) = made
+        .ok()
+        .filter(|it| it.status.success())
+        .and_then(|it| String::from_utf8_lossy(&it.stdout).split_whitespace().next_back().map(str::to_owned))
+    else {
+        eprintln!("SKIPPED: ipcmk cannot make shared memory here");
+        return;
+    };
+    let place = Place::new();
+    for level in levels() {
+        let ran = run(&at(level), &place.script(&format!("ipcrm -m {id}"))).await.unwrap();
+        assert_ne!(ran.exit.code, 0, "{level:?}");
+        // Where there is no namespace, the filter refuses every use of what can still be seen.
+        if level >= Level::Nested {
+            let ran = run(&at(level), &place.script("ipcs -m | grep -c 666")).await.unwrap();
+            assert_eq!(ran.out, "0\n", "{level:?}");
+        }
+    }
+    assert!(Program::new("ipcrm").args(["-m", &id]).status().unwrap().success(), "a command removed it");
 }

@@ -53,7 +53,13 @@ fn answers_with_words_data_and_pictures() {
 #[test]
 fn names_the_nearest_tool() {
     let said = Client::speaking("2025-11-25").call("Ecko", json!({}));
-    assert_eq!(said["error"], json!({ "code": -32602, "message": "Unknown tool: Ecko; did you mean echo?" }));
+    assert_eq!(said["error"], json!({ "code": -32602, "message": "Unknown tool: Ecko. Did you mean `echo`?" }));
+}
+
+#[test]
+fn takes_a_name_in_another_spelling() {
+    let said = Client::speaking("2025-11-25").call("functions.ECHO", json!({ "text": "x" }));
+    assert_eq!(said["result"]["isError"], false, "{said}");
 }
 
 #[test]

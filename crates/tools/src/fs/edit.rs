@@ -81,6 +81,9 @@ impl Edited {
     }
 }
 
+/// How often an edit is tried in a file that others are changing, too.
+const TRIES: usize = 8;
+
 impl Tool for Edit {
     const NAME: &'static str = "edit";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
@@ -94,11 +97,14 @@ impl Tool for Edit {
         if self.old == self.new {
             return Err(Error::failed(format!("{path} was not changed: the new text is the same as the old one")));
         }
-        match self.once(call, &path).await {
-            // Somebody else was faster. What counts is the matched text, so it is looked for in what they wrote.
-            Err(Error::File { fault: FileFault::Changed, .. }) => self.once(call, &path).await,
-            done => done,
+        for _ in 1..TRIES {
+            match self.once(call, &path).await {
+                // Somebody else was faster. What counts is the matched text, so it is looked for in what they wrote.
+                Err(Error::File { fault: FileFault::Changed, .. }) => call.still_wanted()?,
+                done => return done,
+            }
         }
+        self.once(call, &path).await
     }
 }
 

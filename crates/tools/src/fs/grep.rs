@@ -326,7 +326,7 @@ impl GrepOut {
 
     /// Why there is nothing, on one line.
     pub fn none(&self, nothing: Nothing) -> String {
-        let Absence { ignored, hidden, binary, large, other_case, searched } = self.matches.absence;
+        let Absence { ignored, hidden, binary, large, other_case, searched, closed, foreign } = self.matches.absence;
         let mut why = Vec::new();
         let hits = |(lines, files): (u64, u64), which: &str| {
             format!("{} in {} {which} {}", count(lines, "hit"), files, if files == 1 { "file" } else { "files" })
@@ -345,6 +345,14 @@ impl GrepOut {
         }
         if large > 0 {
             why.push(format!("{} too large to be searched", count(large, "file")));
+        }
+        if foreign > 0 {
+            let files = if foreign == 1 { "1 file is".to_owned() } else { format!("{foreign} files are") };
+            why.push(format!("{files} not in UTF-8 and may have it; read what matters, or convert it with iconv"));
+        }
+        if closed > 0 {
+            let things = if closed == 1 { "1 file or folder" } else { &format!("{closed} files or folders") };
+            why.push(format!("{things} could not be read: permission denied"));
         }
         if self.matches.partial {
             why.push("not everything was searched; narrow the search".to_owned());
@@ -540,6 +548,12 @@ mod tests {
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
             "No matches found (3 hits in 2 ignored files; include them: with no_ignore; 1 hit in another case; start the \
              pattern with (?i); 2 binary files would match; 1 file too large to be searched)"
+        );
+        let absence = Absence { searched: 9, closed: 2, foreign: 1, ..Absence::default() };
+        assert_eq!(
+            found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
+            "No matches found (1 file is not in UTF-8 and may have it; read what matters, or convert it with iconv; \
+             2 files or folders could not be read: permission denied)"
         );
     }
 

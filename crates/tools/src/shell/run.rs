@@ -243,6 +243,11 @@ impl RunOut {
         if self.timed_out {
             data["timedOut"] = true.into();
         }
+        if self.unseen > 0 {
+            let whole = self.file.as_ref().map(|file| format!("; the whole is in {file}")).unwrap_or_default();
+            let shown = self.written.saturating_sub(self.unseen);
+            data["truncated"] = format!("the last {shown} of {} bytes are here{whole}", self.written).into();
+        }
         let remarks = self.remarks();
         if !remarks.is_empty() {
             data["notes"] = remarks.into();
@@ -429,6 +434,10 @@ mod tests {
                 "command completed with no output",
                 "(Command completed with no output)",
             ]
+        );
+        assert_eq!(
+            RunOut { unseen: 5, written: 9, ..good.clone() }.streams().text,
+            r#"{"stdout":"one\n","stderr":"two\n","exitCode":0,"truncated":"the last 4 of 9 bytes are here; the whole is in /spill/t1"}"#
         );
         let reply = good.merged_or_error();
         assert_eq!(

@@ -26,10 +26,11 @@ pub(super) fn look(search: &Search<'_>, absence: &mut Absence) {
     let grep = Grep { output: Output::Counts, only_matching: false, limit: None, offset: 0, ..search.grep.clone() };
     let any = Grep { ignore_case: true, ..grep.clone() };
     let Ok(any_case) = matcher(&any) else { return };
-    let same_files = Search { grep: &any, matcher: &any_case, clock: &clock, ..*search };
-    let (other_case, binary) = other_case(&same_files, search.matcher);
-    absence.other_case = if search.grep.ignore_case { 0 } else { other_case };
-    absence.binary = binary;
+    let same_files_any = Search { grep: &any, matcher: &any_case, clock: &clock, ..*search };
+    let same = same_files(&same_files_any, search.matcher);
+    absence.other_case = if search.grep.ignore_case { 0 } else { same.other_case };
+    absence.binary = same.binary;
+    absence.foreign = same.foreign;
 
     let everything = Noise { ignored: true, hidden: true };
     if search.start.kind == Kind::Folder && search.grep.noise != everything {
@@ -38,22 +39,38 @@ pub(super) fn look(search: &Search<'_>, absence: &mut Absence) {
     }
 }
 
-/// The same files: lines that match in another case, and binary files that match.
-fn other_case(search: &Search<'_>, exact: &RegexMatcher) -> (u64, u64) {
-    let (other_case, binary, seen) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+/// What is in the files that were searched.
+struct Same {
+    /// Lines that match in another case.
+    other_case: u64,
+    /// Binary files that match.
+    binary: u64,
+    /// Files in which the pattern would have other bytes.
+    foreign: u64,
+}
+
+fn same_files(search: &Search<'_>, exact: &RegexMatcher) -> Same {
+    let counters: [AtomicU64; 4] = Default::default();
+    let [other_case, binary, foreign, seen] = &counters;
     let exact = Search { matcher: exact, ..*search };
+    let is_ascii = search.grep.pattern.is_ascii();
     let visitor = || {
         let (mut any, mut same) = (Eye::new(search, Binary::Search), Eye::new(&exact, Binary::Search));
-        let (other_case, binary, seen) = (&other_case, &binary, &seen);
         move |path: &Path| {
-            if seen.fetch_add(1, Ordering::Relaxed) >= FILES {
+            if seen.fetch_add(1, Ordering::Relaxed) >= FILES || search.clock.is_over() {
                 return;
             }
             let Ok(found) = any.look(path) else { return };
-            if found.binary.is_none() {
+            let is_binary = found.binary.is_some();
+            if !is_binary {
                 other_case.fetch_add(found.count, Ordering::Relaxed);
             } else if found.count > 0 && same.look(path).is_ok_and(|found| found.count > 0) {
                 binary.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            // Most encodings spell ASCII alike, so that their files need a look only for a pattern with more than that.
+            if (is_binary || !is_ascii) && any.head(path).is_some_and(|head| is_foreign(&head)) {
+                foreign.fetch_add(1, Ordering::Relaxed);
             }
         }
     };
@@ -62,7 +79,28 @@ fn other_case(search: &Search<'_>, exact: &RegexMatcher) -> (u64, u64) {
     } else {
         visitor()(&search.start.real);
     }
-    (other_case.into_inner(), binary.into_inner())
+    let [other_case, binary, foreign, _] = counters.map(AtomicU64::into_inner);
+    Same { other_case, binary, foreign }
+}
+
+/// Whether these bytes begin a text that is not UTF-8 and that the searcher does not decode.
+fn is_foreign(head: &[u8]) -> bool {
+    // With a mark, the searcher reads it as what it is.
+    if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+        return false;
+    }
+    if head.contains(&0) {
+        return is_wide(head);
+    }
+    // The end of what was read may be in the middle of a letter.
+    std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some())
+}
+
+/// UTF-16 without a mark: of most pairs, one and the same half is zero.
+fn is_wide(head: &[u8]) -> bool {
+    let pairs = head.len() / 2;
+    let zeros = |half: usize| head.chunks_exact(2).filter(|pair| pair[half] == 0 && pair[1 - half] != 0).count();
+    pairs > 1 && zeros(0).max(zeros(1)) * 4 > pairs * 3
 }
 
 /// All files: those that were searched before do not match, so that a match is in one that was passed over.
@@ -90,4 +128,20 @@ fn passed_over(search: &Search<'_>, everything: Noise, absence: &mut Absence) {
     let [_, ignored, ignored_files, hidden, hidden_files] = counters.map(AtomicU64::into_inner);
     absence.ignored = (ignored, ignored_files);
     absence.hidden = (hidden, hidden_files);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_foreign;
+
+    #[test]
+    fn text_that_the_searcher_cannot_read_is_known() {
+        let wide: Vec<u8> = "hello\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert!(is_foreign(&wide));
+        assert!(is_foreign(b"caf\xe9\n"), "Latin-1");
+        assert!(!is_foreign("café\n".as_bytes()));
+        assert!(!is_foreign(&"café".as_bytes()[..4]), "cut within a letter");
+        assert!(!is_foreign(b"\xff\xfeh\0i\0"), "with a mark");
+        assert!(!is_foreign(b"\x7fELF\0\0\0\x01\x02\x03\x04\0"), "a program");
+    }
 }

@@ -28,9 +28,8 @@ pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &Grep, clock: &Cloc
     let filters = filters(&start, grep)?;
 
     let search = Search { beneath, start: &start, grep, matcher: &matcher, filters: &filters, clock };
-    let (mut matches, large) = search.run(grep.noise)?;
+    let mut matches = search.run(grep.noise)?;
     matches.partial = clock.cut_short();
-    matches.absence.large = large;
     if matches.total_files == 0 && !matches.partial {
         absence::look(&search, &mut matches.absence);
     }

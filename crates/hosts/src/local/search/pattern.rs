@@ -4,7 +4,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use helve_contract::{Error, Result, nearest, ports::Grep};
 use ignore::{
     overrides::{Override, OverrideBuilder},
-    types::{Types, TypesBuilder},
+    types::{FileTypeDef, Types, TypesBuilder},
 };
 
 use crate::local::walk::Start;
@@ -52,7 +52,10 @@ pub(super) struct Filters {
 pub(super) fn filters(start: &Start<'_>, grep: &Grep) -> Result<Filters> {
     let mut globs = OverrideBuilder::new(&start.path.root().dir);
     for glob in &grep.globs {
-        globs.add(glob).map_err(|error| Error::failed(format!("`{glob}` is not a glob: {error}")))?;
+        // A path that starts here has no `./` in it.
+        globs
+            .add(glob.strip_prefix("./").unwrap_or(glob))
+            .map_err(|error| Error::failed(format!("`{glob}` is not a glob: {error}")))?;
     }
     let globs = globs.build().map_err(|error| Error::failed(format!("the globs do not fit together: {error}")))?;
 
@@ -61,12 +64,36 @@ pub(super) fn filters(start: &Start<'_>, grep: &Grep) -> Result<Filters> {
     if let Some(wanted) = &grep.file_type {
         let known = types.definitions();
         if wanted != "all" && !known.iter().any(|known| known.name() == wanted) {
-            let near = nearest(wanted, known.iter().map(ignore::types::FileTypeDef::name));
-            let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
-            return Err(Error::failed(format!("unrecognized file type: {wanted}{near}")));
+            return Err(no_type(wanted, &known));
         }
         types.select(wanted);
     }
     let types = types.build().map_err(|error| Error::failed(error.to_string()))?;
     Ok(Filters { globs, types })
+}
+
+/// Who names a type by the ending of its files is told its name; for other words, those that are spelt alike.
+fn no_type(wanted: &str, known: &[FileTypeDef]) -> Error {
+    let ending = format!("*.{}", wanted.trim_start_matches('.'));
+    let ends = |it: &&FileTypeDef| it.globs().contains(&ending);
+    let mut near: Vec<&str> = known.iter().filter(ends).map(FileTypeDef::name).collect();
+    if near.is_empty() {
+        near = nearest(wanted, known.iter().map(FileTypeDef::name));
+    }
+    let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+    Error::failed(format!("unrecognized file type: {wanted}{near}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_known_by_the_ending_of_its_files() {
+        let known = TypesBuilder::new().add_defaults().definitions();
+        let said = |wanted| no_type(wanted, &known).to_string();
+        assert_eq!(said("rs"), "unrecognized file type: rs; did you mean rust?");
+        assert_eq!(said(".tsx"), "unrecognized file type: .tsx; did you mean ts, typescript?");
+        assert_eq!(said("rustt"), "unrecognized file type: rustt; did you mean rust?");
+    }
 }

@@ -33,6 +33,9 @@ use crate::local::{
 /// The most memory for one line, or for one file where matches may span lines.
 const LINE: usize = 64 << 20;
 
+/// How much of a file tells its encoding.
+const HEAD: u64 = 256 << 10;
+
 /// Everything that a search needs to know.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'a> {
@@ -54,10 +57,10 @@ pub(super) enum Binary {
 }
 
 impl Search<'_> {
-    /// Searches, and says how many files were too large.
-    pub(super) fn run(&self, noise: Noise) -> Result<(Matches, u64)> {
+    /// Searches. What could not be searched is counted.
+    pub(super) fn run(&self, noise: Noise) -> Result<Matches> {
         let kept = Mutex::new(Kept::new(self.grep));
-        let (searched, large) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (searched, large, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let add = |path: &Path, found: Collect<'_>| {
             let units = if self.grep.output == Output::Lines { found.kept.max(1) } else { 1 };
             let counted = if self.grep.output == Output::Files { 1 } else { found.count };
@@ -66,9 +69,9 @@ impl Search<'_> {
             kept.lock().unwrap_or_else(PoisonError::into_inner).add(hits, bytes, units, counted);
         };
         if self.start.kind == Kind::Folder {
-            self.each(noise, || {
+            let folders = self.each(noise, || {
                 let mut eye = Eye::new(self, Binary::Leave);
-                let (add, searched, large) = (&add, &searched, &large);
+                let (add, searched, large, closed) = (&add, &searched, &large, &closed);
                 move |path: &Path| match eye.look(path) {
                     Ok(found) => {
                         searched.fetch_add(1, Ordering::Relaxed);
@@ -77,16 +80,20 @@ impl Search<'_> {
                         }
                     }
                     Err(Blind::TooLarge) => _ = large.fetch_add(1, Ordering::Relaxed),
+                    Err(Blind::Unreadable(error)) if is_closed(&error) => _ = closed.fetch_add(1, Ordering::Relaxed),
                     Err(Blind::Unreadable(_)) => {}
                 }
             });
+            closed.fetch_add(folders, Ordering::Relaxed);
         } else {
             self.one(&add, &large)?;
             searched.store(1, Ordering::Relaxed);
         }
         let mut matches = kept.into_inner().unwrap_or_else(PoisonError::into_inner).answer(self.grep);
         matches.absence.searched = searched.into_inner();
-        Ok((matches, large.into_inner()))
+        matches.absence.large = large.into_inner();
+        matches.absence.closed = closed.into_inner();
+        Ok(matches)
     }
 
     /// A file that was named is searched even if it is binary.
@@ -104,17 +111,26 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Every file of the tree that is to be searched, on all cores.
-    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) {
+    /// Every file of the tree that is to be searched, on all cores. Says how many folders are not ours to read.
+    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) -> u64 {
+        let closed = AtomicU64::new(0);
         let mut builder = builder(self.start, noise);
         builder.overrides(self.filters.globs.clone()).types(self.filters.types.clone());
         builder.build_parallel().run(|| {
             let mut visit = visitor();
+            let closed = &closed;
             Box::new(move |entry: Result<DirEntry, ignore::Error>| {
                 if self.clock.is_over() {
                     return WalkState::Quit;
                 }
-                let Ok(entry) = entry else { return WalkState::Continue };
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        let denied = error.io_error().is_some_and(is_closed);
+                        closed.fetch_add(u64::from(denied), Ordering::Relaxed);
+                        return WalkState::Continue;
+                    }
+                };
                 let Some(kind) = entry.file_type() else { return WalkState::Continue };
                 if !kind.is_file() && !kind.is_dir() {
                     return WalkState::Continue;
@@ -126,7 +142,12 @@ impl Search<'_> {
                 WalkState::Continue
             })
         });
+        closed.into_inner()
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// Why a file could not be searched.
@@ -175,6 +196,15 @@ impl<'a> Eye<'a> {
             _ => Whole::Never,
         };
         Self { search, binary, searcher, grown: false, ask, whole }
+    }
+
+    /// The beginning of a file, as much as tells its encoding.
+    pub(super) fn head(&self, path: &Path) -> Option<Vec<u8>> {
+        let Search { beneath, start, .. } = *self.search;
+        let file = File::from(beneath.straight(&start.top, path, LOOK).ok()?);
+        let mut bytes = Vec::new();
+        file.take(HEAD).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Searches a file, which must be where its path says, without any link.

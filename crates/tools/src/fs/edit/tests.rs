@@ -302,8 +302,16 @@ async fn a_change_elsewhere_in_the_file_is_kept_and_one_in_the_text_stops_the_ed
     assert_eq!(memory.bytes("f"), b"one\nTWO!\n");
 
     let memory = Memory::of("f", "one\ntwo\n");
-    memory.meddle("f", "1\ntwo\n");
-    memory.meddle("f", "2\ntwo\n");
+    for change in 1..8 {
+        memory.meddle("f", format!("{change}\ntwo\n"));
+    }
+    run(&memory, edit("two", "2")).await.unwrap();
+    assert_eq!(memory.bytes("f"), b"7\n2\n");
+
+    let memory = Memory::of("f", "one\ntwo\n");
+    for change in 1..9 {
+        memory.meddle("f", format!("{change}\ntwo\n"));
+    }
     let error = run(&memory, edit("two", "2")).await.unwrap_err().to_string();
     assert_eq!(error, "f: the file changed since it was read; read it again and repeat the change");
 }
