@@ -119,7 +119,12 @@ fn run(request: Request, id: &str, wanted: &Value, state: &Shared) {
         value.as_array().into_iter().flatten().map(|it| it.as_str().unwrap().to_owned()).collect()
     };
     let with_input = wanted["AttachStdin"].as_bool() == Some(true);
+    let terminal = wanted["Tty"].as_bool() == Some(true);
     let mut command = Command::new("setsid");
+    if terminal {
+        // A terminal is one stream: what was written first is read first.
+        command.args(["sh", "-c", r#"exec "$@" 2>&1"#, "sh"]);
+    }
     command
         .args(words(&wanted["Cmd"]))
         .env_clear()
@@ -131,7 +136,6 @@ fn run(request: Request, id: &str, wanted: &Value, state: &Shared) {
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let detached = request.json()["Detach"].as_bool() == Some(true);
-    let terminal = wanted["Tty"].as_bool() == Some(true);
     let mut line = request.line.get_ref().try_clone().unwrap();
     if detached {
         request.answer(200, Value::Null);
