@@ -488,28 +488,11 @@ impl Signal {
         }
     }
 
-    /// Its number on Linux, which some models send instead of a name.
-    pub const fn number(self) -> i32 {
-        match self {
-            Self::HangUp => 1,
-            Self::Interrupt => 2,
-            Self::Quit => 3,
-            Self::Kill => 9,
-            Self::User1 => 10,
-            Self::User2 => 12,
-            Self::Terminate => 15,
-            Self::Continue => 18,
-            Self::Stop => 19,
-        }
-    }
-
-    /// Reads a name, with or without `SIG`, in any case, or a number.
+    /// Reads a name, with or without `SIG`, in any case.
     pub fn named(text: &str) -> Result<Self> {
         let plain = text.trim().to_ascii_uppercase();
         let plain = plain.strip_prefix("SIG").unwrap_or(&plain);
-        let number = plain.parse::<i32>().ok();
-        let meant = |it: &Self| &it.name()[3..] == plain || Some(it.number()) == number;
-        Self::ALL.into_iter().find(meant).ok_or_else(|| {
+        Self::ALL.into_iter().find(|it| &it.name()[3..] == plain).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|it| it.name()).collect();
             Error::failed(format!("unknown signal `{text}`; send one of {}", names.join(", ")))
         })
@@ -547,19 +530,3 @@ impl Level {
 
 /// How long a program gets to end by itself after SIGTERM.
 pub const GRACE: Duration = Duration::from_millis(500);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signal_has_a_name_and_a_number() {
-        for text in ["SIGKILL", "kill", " 9 "] {
-            assert_eq!(Signal::named(text).ok(), Some(Signal::Kill), "{text}");
-        }
-        assert_eq!(
-            Signal::named("SIGSEGV").unwrap_err().to_string(),
-            "unknown signal `SIGSEGV`; send one of SIGINT, SIGTERM, SIGKILL, SIGHUP, SIGQUIT, SIGSTOP, SIGCONT, SIGUSR1, SIGUSR2"
-        );
-    }
-}
