@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use helve_contract::{
     Call, PathRules, Ports, Root, Session, Workspace,
-    ports::{NoDocuments, NoTasks},
 };
 use helve_engine::{Engine, Gate, Mode, protected};
 use helve_hosts::Local;
@@ -21,7 +20,7 @@ async fn main() -> anyhow::Result<()> {
     let workspace = Workspace::new(roots, PathRules::new(protected()), dialect.reading);
 
     // What it can reach: files of this machine, no programs.
-    let ports = Ports { host: Arc::new(Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let ports = Ports::new(Arc::new(Local::new()));
     let session = Arc::new(Session::new("example", workspace, ports));
 
     // What the model can call, and what is asked before.

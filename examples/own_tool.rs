@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use helve_contract::{
     Call, Entry, PathRules, Ports, Reading, Result, Root, Session, Workspace,
-    ports::{NoDocuments, NoTasks, Span},
+    ports::Span,
 };
 use helve_engine::Engine;
 use helve_macros::tool;
@@ -28,7 +28,7 @@ async fn word_count(
 async fn main() -> anyhow::Result<()> {
     let here = Workspace::new([Root::readable(std::env::current_dir()?)], PathRules::default(), Reading::Relative);
     let ports =
-        Ports { host: Arc::new(helve_hosts::Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+        Ports::new(Arc::new(helve_hosts::Local::new()));
     let mut call = Call::new("call-1", Arc::new(Session::new("example", here, ports)));
     call.progress = Some(Arc::new(|text| println!("… {text}")));
 

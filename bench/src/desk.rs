@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use helve_contract::{
     Call, PathRules, Ports, Reply, Root, Session, Workspace,
-    ports::{Host, NoDocuments, NoTasks, Tasks},
+    ports::{Host, NoTasks, Tasks},
 };
 use helve_dialects::by_name;
 use helve_engine::{Builder, Engine, Gate, Mode, protected};
@@ -48,7 +48,7 @@ impl Desk {
     ) -> Result<Self> {
         let dialect = by_name(dialect).context("the dialect is not there")?;
         let workspace = Workspace::new([Root::writable(root)], PathRules::new(protected()), dialect.reading);
-        let ports = Ports { host, tasks, documents: Arc::new(NoDocuments) };
+        let ports = Ports { tasks, ..Ports::new(host) };
         let engine = more(Engine::builder(dialect).gate(Gate::new(Mode::Open)))?.build()?;
         let session = Arc::new(Session::new("bench", workspace, ports));
         Ok(Self { engine, session, runtime: runtime::Builder::new_current_thread().enable_all().build()? })

@@ -10,7 +10,7 @@ use std::{
 use helve_contract::{
     Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
     Workspace,
-    ports::{NoDocuments, NoTasks, State},
+    ports::State,
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
 use helve_mcp::client::Servers;
@@ -228,7 +228,7 @@ pub(crate) fn open(
             tools.extend(servers.resource_entries());
         }
     }
-    let ports = Ports { host, tasks, documents: Arc::new(helve_web::Reader::new()) };
+    let ports = Ports { tasks, documents: Arc::new(helve_web::Reader::new()), ..Ports::new(host) };
     let mut session = Session::new(run.clone(), workspace, ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
     session.tolerant = settings.flag("tools.tolerant_edit");
@@ -410,7 +410,7 @@ fn scrub(settings: &Settings) -> Scrub {
 /// A call that can reach nothing: for trying out what needs no workspace.
 pub(crate) fn nowhere() -> Call {
     let ports =
-        Ports { host: Arc::new(helve_hosts::Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+        Ports::new(Arc::new(helve_hosts::Local::new()));
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
     Call::new("doctor", Arc::new(Session::new("doctor", workspace, ports)))
 }

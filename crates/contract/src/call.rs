@@ -7,7 +7,10 @@ use std::{
 
 use crate::{
     Access, CancellationToken, Error, Result, SafePath, Workspace,
-    ports::{Documents, Host, Tasks},
+    ports::{
+        Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody, Store,
+        Tasks, User, WallClock, Web,
+    },
 };
 
 /// What a session can reach. One field a port; each port is a trait with several makers.
@@ -19,6 +22,36 @@ pub struct Ports {
     pub tasks: Arc<dyn Tasks>,
     /// Reading of PDF files and pictures.
     pub documents: Arc<dyn Documents>,
+    /// Records: conversations, notes, schedules, slates.
+    pub store: Arc<dyn Store>,
+    /// Pages and searches.
+    pub web: Arc<dyn Web>,
+    /// Other agents.
+    pub agents: Arc<dyn Agents>,
+    /// The person at the other end.
+    pub user: Arc<dyn User>,
+    /// Messages and files to people.
+    pub channels: Arc<dyn Channels>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Ports {
+    /// Files, and nothing else: whatever more a session can reach is put in by field.
+    #[must_use]
+    pub fn new(host: Arc<dyn Host>) -> Self {
+        Self {
+            host,
+            tasks: Arc::new(NoTasks),
+            documents: Arc::new(NoDocuments),
+            store: Arc::new(NoStore),
+            web: Arc::new(NoWeb),
+            agents: Arc::new(NoAgents),
+            user: Arc::new(Nobody),
+            channels: Arc::new(NoChannels),
+            clock: Arc::new(WallClock),
+        }
+    }
 }
 
 /// What lasts from one call of a conversation to the next.
@@ -107,6 +140,42 @@ impl Call {
     #[must_use]
     pub fn documents(&self) -> &dyn Documents {
         &*self.session.ports.documents
+    }
+
+    /// Records: conversations, notes, schedules, slates.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        &*self.session.ports.store
+    }
+
+    /// Pages and searches.
+    #[must_use]
+    pub fn web(&self) -> &dyn Web {
+        &*self.session.ports.web
+    }
+
+    /// Other agents.
+    #[must_use]
+    pub fn agents(&self) -> &dyn Agents {
+        &*self.session.ports.agents
+    }
+
+    /// The person at the other end.
+    #[must_use]
+    pub fn user(&self) -> &dyn User {
+        &*self.session.ports.user
+    }
+
+    /// Messages and files to people.
+    #[must_use]
+    pub fn channels(&self) -> &dyn Channels {
+        &*self.session.ports.channels
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> jiff::Timestamp {
+        self.session.ports.clock.now()
     }
 
     /// A path this call may read.

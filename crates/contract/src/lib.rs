@@ -21,4 +21,4 @@ pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePa
 pub use reply::{Cut, Form, Keep, Media, Reply};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
-pub use {async_trait::async_trait, schemars, serde, serde_json};
+pub use {async_trait::async_trait, jiff, schemars, serde, serde_json};

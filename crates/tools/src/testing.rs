@@ -14,7 +14,7 @@ use helve_contract::{
     Session, Tool, Workspace, async_trait,
     ports::{
         Change, Chunk, Command, Documents, Expect, FileHits, Find, Found, FoundFile, Grep, Hit, HitKind, Host, Item,
-        Kind, Matches, NoTasks, Order, Output, PdfPages, Picture, Process, Span, Stamp, Stat, Written,
+        Kind, Matches, Order, Output, PdfPages, Picture, Process, Span, Stamp, Stat, Written,
     },
 };
 use sha2::{Digest, Sha256};
@@ -127,7 +127,7 @@ impl Memory {
     pub(crate) fn call_reading(&self, reading: Reading) -> Call {
         let workspace = Workspace::new([Root::writable("/w").named("shared")], PathRules::default(), reading);
         let ports =
-            Ports { host: Arc::new(self.clone()), tasks: Arc::new(NoTasks), documents: Arc::new(PaperDocuments) };
+            Ports { documents: Arc::new(PaperDocuments), ..Ports::new(Arc::new(self.clone())) };
         Call::new("call-1", Arc::new(Session::new("session-1", workspace, ports)))
     }
 

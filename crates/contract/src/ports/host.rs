@@ -530,3 +530,44 @@ impl Level {
 
 /// How long a program gets to end by itself after SIGTERM.
 pub const GRACE: Duration = Duration::from_millis(500);
+
+/// No files and no programs: for sessions whose tools need neither.
+pub struct NoHost;
+
+fn nothing_here<T>() -> Result<T> {
+    Err(Error::failed("there are no files in this session"))
+}
+
+#[async_trait]
+impl Host for NoHost {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+    async fn stat(&self, _: &SafePath) -> Result<Stat> {
+        nothing_here()
+    }
+    async fn read(&self, _: &SafePath, _: Span) -> Result<Chunk> {
+        nothing_here()
+    }
+    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
+        nothing_here()
+    }
+    async fn change(&self, _: Vec<Change>) -> Result<()> {
+        nothing_here()
+    }
+    async fn remove(&self, _: &SafePath) -> Result<Kind> {
+        nothing_here()
+    }
+    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
+        nothing_here()
+    }
+    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
+        nothing_here()
+    }
+    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
+        nothing_here()
+    }
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        nothing_here()
+    }
+}

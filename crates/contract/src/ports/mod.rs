@@ -1,13 +1,38 @@
 //! Everything a tool reaches outside of itself: one trait a port, several makers each.
 
+mod agents;
+mod channels;
+mod clock;
 mod documents;
 mod host;
+mod notes;
+mod schedules;
+mod sessions;
+mod slates;
+mod store;
 mod tasks;
+mod user;
+mod web;
 
+pub use agents::{AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
+pub use channels::{Address, Channels, NoChannels, Outgoing};
+pub use clock::{Clock, WallClock};
 pub use documents::{Documents, NoDocuments, PdfPages, Picture};
 pub use host::{
     Absence, Change, Chunk, Command, Environment, Exit, Expect, FileHits, Find, Found, FoundFile, GRACE, Grep, Hit,
-    HitKind, Host, Input, Item, Kind, Level, Matches, Network, Noise, Noticed, Order, Output, Process, Signal, Span,
-    Stamp, Stat, Terminal, Written,
+    HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise, Noticed, Order, Output, Process, Signal,
+    Span, Stamp, Stat, Terminal, Written,
 };
+pub use notes::{FileMark, NewNote, Note, Notes, Recall, Recalled, Source};
+pub use schedules::{
+    Cadence, Claim, Finish, Missed, Notification, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus, Schedules,
+    WhichSchedules,
+};
+pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Which};
+pub use slates::{Slate, Slates};
+pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};
+pub use user::{Choice, Nobody, Question, Todo, TodoStatus, User, Verdict};
+pub use web::{
+    Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults,
+};

@@ -62,8 +62,7 @@ impl Desk {
         let host = Arc::new(Local::with(Arc::new(Bare)));
         let ports = Ports {
             tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))),
-            host,
-            documents: Arc::new(helve_contract::ports::NoDocuments),
+            ..Ports::new(host)
         };
         let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
         self.session.push((dialect.to_owned(), session.clone()));

@@ -9,10 +9,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tools", &["contract", "macros"]),
     ("dialects", &["contract", "macros", "engine", "tools"]),
     ("hosts", &["contract"]),
+    ("store", &["contract"]),
     ("web", &["contract"]),
     ("plugins", &["contract"]),
     ("mcp", &["contract", "engine"]),
-    ("cli", &["contract", "macros", "engine", "tools", "dialects", "hosts", "web", "plugins", "mcp"]),
+    ("script", &[]),
+    ("agent", &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp"]),
+    (
+        "cli",
+        &["contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent"],
+    ),
 ];
 
 #[test]

@@ -7,12 +7,8 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Result, SafePath, Session, Spec, Workspace,
-    async_trait,
-    ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
-        Span, Stat, Written,
-    },
+    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Session, Spec, Workspace,
+    ports::NoHost,
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Limit, Limits, Mode, Role, Words};
 use serde_json::{Value, json};
@@ -127,48 +123,7 @@ pub(crate) fn engine() -> Engine {
 }
 
 pub(crate) fn call() -> Call {
-    let ports = Ports { host: Arc::new(Nowhere), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let ports = Ports::new(Arc::new(NoHost));
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
     Call::new("call-1", Arc::new(Session::new("s", workspace, ports)))
-}
-
-/// A host without files or programs.
-struct Nowhere;
-
-fn nothing<T>() -> Result<T> {
-    Err(Error::failed("there is nothing here"))
-}
-
-#[async_trait]
-impl Host for Nowhere {
-    fn name(&self) -> &'static str {
-        "nowhere"
-    }
-    async fn stat(&self, _: &SafePath) -> Result<Stat> {
-        nothing()
-    }
-    async fn read(&self, _: &SafePath, _: Span) -> Result<Chunk> {
-        nothing()
-    }
-    async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
-        nothing()
-    }
-    async fn change(&self, _: Vec<Change>) -> Result<()> {
-        nothing()
-    }
-    async fn remove(&self, _: &SafePath) -> Result<Kind> {
-        nothing()
-    }
-    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
-        nothing()
-    }
-    async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
-        nothing()
-    }
-    async fn grep(&self, _: &SafePath, _: &Grep) -> Result<Matches> {
-        nothing()
-    }
-    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
-        nothing()
-    }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use helve_contract::{
     Call, PathRules, Ports, Reading, Root, Session, Workspace,
-    ports::{Command, Exit, Host, Input, Level, NoDocuments, NoTasks, Signal, State, TaskId, TaskOutput, Tasks, Until},
+    ports::{Command, Exit, Host, Input, Level, Signal, State, TaskId, TaskOutput, Tasks, Until},
 };
 use helve_hosts::{Local, Runner, Sandbox, Wanted};
 
@@ -55,7 +55,7 @@ impl Desk {
 
 fn call(place: &Place, host: &Arc<dyn Host>, session: &str) -> Call {
     let workspace = Workspace::new([Root::writable(&place.0)], PathRules::default(), Reading::Relative);
-    let ports = Ports { host: host.clone(), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let ports = Ports::new(host.clone());
     Call::new("call", Arc::new(Session::new(session, workspace, ports)))
 }
 

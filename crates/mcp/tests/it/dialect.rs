@@ -7,7 +7,7 @@ use helve_contract::{
     Call, Effects, Entry, Error, FileFault, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath, Session,
     Spec, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, NoDocuments, NoTasks, Process,
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, Process,
         Span, Stamp, Stat, Written,
     },
 };
@@ -91,7 +91,7 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
 }
 
 pub(crate) fn session() -> Arc<Session> {
-    let ports = Ports { host: Arc::new(TwoFiles), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+    let ports = Ports::new(Arc::new(TwoFiles));
     let workspace = Workspace::new([Root::writable("/desk")], PathRules::default(), Reading::Absolute);
     Arc::new(Session::new("s", workspace, ports))
 }

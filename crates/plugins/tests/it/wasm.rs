@@ -12,7 +12,6 @@ use std::{
 
 use helve_contract::{
     Access, Call, Effects, Entry, Error, Glob, PathRule, PathRules, Ports, Reading, Root, Session, Workspace,
-    ports::{NoDocuments, NoTasks},
 };
 use helve_hosts::Local;
 use helve_plugins::wasm::{self, Definition, Profile, Settings};
@@ -117,7 +116,7 @@ impl Desk {
             PathRules::new([rule]),
             Reading::Virtual,
         );
-        let ports = Ports { host: Arc::new(Local::new()), tasks: Arc::new(NoTasks), documents: Arc::new(NoDocuments) };
+        let ports = Ports::new(Arc::new(Local::new()));
         Self { dir, session: Arc::new(Session::new("s", workspace, ports)), audit: Arc::default() }
     }
 

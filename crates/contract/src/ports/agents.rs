@@ -1,0 +1,153 @@
+//! Other agents: started by a call, with a part of its rights.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{sessions::Spent, tasks::Until};
+use crate::{Call, Error, Media, Result};
+
+/// The supervisor of agents. A child's tools, roots and budget are a part of its parent's, and cancel reaches it.
+#[async_trait]
+pub trait Agents: Send + Sync {
+    /// The agents that can be started here, by name.
+    fn kinds(&self) -> Vec<AgentKind>;
+    /// Starts an agent. In the foreground this returns when it has ended; in the background at once.
+    async fn start(&self, call: &Call, order: Order) -> Result<AgentReport>;
+    /// The agents that this session started and that still run.
+    async fn running(&self, call: &Call) -> Vec<AgentReport>;
+    /// How an agent of this session stands, after a wait. `None`: there is none of this id.
+    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>>;
+    /// Stops an agent of this session. `None`: there is none of this id.
+    async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>>;
+    /// Gives a message to another conversation of the same user; an idle one takes it up.
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()>;
+    /// What model and state this session's own agent has.
+    async fn own(&self, call: &Call) -> Result<OwnAgent>;
+}
+
+/// An agent that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentKind {
+    /// Its name: `Explore`, `researcher`.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+}
+
+/// What an agent is to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Order {
+    /// Which kind; `None`: the dialect's plain one.
+    pub kind: Option<String>,
+    /// What to do.
+    pub prompt: String,
+    /// The same in a few words.
+    pub title: String,
+    /// A name of its own.
+    pub name: Option<String>,
+    /// Another model.
+    pub model: Option<String>,
+    /// A stopped or ended agent to go on with.
+    pub resume: Option<String>,
+    /// Whether the caller goes on at once.
+    pub background: bool,
+    /// Turns of the model at most.
+    pub max_turns: Option<u32>,
+    /// US dollars at most.
+    pub max_cost: Option<f64>,
+    /// Time at most.
+    pub timeout: Option<Duration>,
+    /// An approval mode by name; never looser than the caller's.
+    pub mode: Option<String>,
+    /// Facts that the agent must know.
+    pub facts: Vec<String>,
+    /// Only these tools.
+    pub tools: Option<Vec<String>>,
+    /// More, by dialect: a task, a branch.
+    pub more: Value,
+}
+
+/// How an agent stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentReport {
+    /// Its id, which is also its session's.
+    pub id: String,
+    /// Its kind.
+    pub kind: String,
+    /// What it does, in a few words.
+    pub title: String,
+    /// Running, or how it ended.
+    pub state: AgentState,
+    /// Its last words, or what it has said so far.
+    pub text: String,
+    /// Pictures and the like that it sent.
+    pub media: Vec<Media>,
+    /// The model that spoke.
+    pub model: String,
+    /// Turns of the model.
+    pub turns: u32,
+    /// Calls of tools.
+    pub calls: u32,
+    /// What it cost.
+    pub spent: Spent,
+    /// How long it ran.
+    pub ran: Duration,
+    /// The file that holds what it did, as the model can name it.
+    pub file: Option<String>,
+}
+
+/// How an agent stands, in a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentState {
+    /// It runs.
+    Running,
+    /// It did its work.
+    Done,
+    /// It did not; why.
+    Failed(String),
+    /// It was stopped.
+    Stopped,
+}
+
+/// The agent that speaks in this session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnAgent {
+    /// Its name.
+    pub name: String,
+    /// Its model.
+    pub model: String,
+    /// Whether it works on something besides this call.
+    pub active: bool,
+}
+
+/// No agents: for a session that nobody's loop drives.
+pub struct NoAgents;
+
+#[async_trait]
+impl Agents for NoAgents {
+    fn kinds(&self) -> Vec<AgentKind> {
+        Vec::new()
+    }
+    async fn start(&self, _: &Call, _: Order) -> Result<AgentReport> {
+        Err(Error::failed(
+            "no other agent can be started here, because no model is configured for this session; do the work yourself",
+        ))
+    }
+    async fn running(&self, _: &Call) -> Vec<AgentReport> {
+        Vec::new()
+    }
+    async fn report(&self, _: &Call, _: &str, _: Until) -> Result<Option<AgentReport>> {
+        Ok(None)
+    }
+    async fn stop(&self, _: &Call, _: &str) -> Result<Option<AgentReport>> {
+        Ok(None)
+    }
+    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<()> {
+        Err(Error::failed("messages to other conversations cannot be delivered here"))
+    }
+    async fn own(&self, call: &Call) -> Result<OwnAgent> {
+        Ok(OwnAgent { name: call.session.agent.clone(), model: "not known".into(), active: true })
+    }
+}

@@ -1,0 +1,71 @@
+//! Ways out to people: messages and files to a channel, and what a user sent along.
+
+use async_trait::async_trait;
+
+use crate::{Call, Error, Media, Result};
+
+/// Ways out to people. Each channel is configured by the operator; a model only names one.
+#[async_trait]
+pub trait Channels: Send + Sync {
+    /// The channels there are: `signal`, `mail`.
+    fn names(&self) -> Vec<String>;
+    /// Sends words.
+    async fn send(&self, call: &Call, to: &Address, text: &str) -> Result<()>;
+    /// Sends a file.
+    async fn send_media(&self, call: &Call, to: Option<&Address>, file: &Outgoing) -> Result<()>;
+    /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
+    async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>>;
+}
+
+/// Where a message goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The channel: `signal`.
+    pub channel: String,
+    /// The address in it: `+15551234567`.
+    pub address: String,
+}
+
+impl Address {
+    /// Reads `channel:address`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.split_once(':') {
+            Some((channel, address)) if !channel.trim().is_empty() && !address.trim().is_empty() => {
+                Ok(Self { channel: channel.trim().to_owned(), address: address.trim().to_owned() })
+            }
+            _ => Err(Error::failed(format!("`{text}` is not an address; write channel:address, as in signal:+15551234567"))),
+        }
+    }
+}
+
+/// A file on its way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its name.
+    pub name: String,
+    /// `photo`, `audio`, `document`, `voice` or `video`.
+    pub kind: String,
+    /// Type and bytes.
+    pub media: Media,
+    /// Words beneath it.
+    pub caption: Option<String>,
+}
+
+/// No channels.
+pub struct NoChannels;
+
+#[async_trait]
+impl Channels for NoChannels {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    async fn send(&self, _: &Call, to: &Address, _: &str) -> Result<()> {
+        Err(Error::failed(format!("unsupported channel: {}; no channels are configured here", to.channel)))
+    }
+    async fn send_media(&self, _: &Call, _: Option<&Address>, _: &Outgoing) -> Result<()> {
+        Err(Error::failed("files cannot be sent from this session; no channels are configured here"))
+    }
+    async fn attachment(&self, _: &Call, _: usize) -> Result<Option<Media>> {
+        Ok(None)
+    }
+}

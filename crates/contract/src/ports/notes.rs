@@ -1,0 +1,144 @@
+//! Memory: notes of a user, and Markdown files of a workspace, in one index.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::store::{NoStore, nothing_kept};
+use crate::Result;
+
+/// What an agent knows tomorrow. A user's notes are seen by nobody else.
+#[async_trait]
+pub trait Notes: Send + Sync {
+    /// Keeps a note.
+    async fn save_note(&self, user: &str, note: &NewNote, now: Timestamp) -> Result<Note>;
+    /// Replaces a note's text, and its tags where some are given; `created` stays. `None`: there is no such note.
+    async fn update_note(&self, user: &str, id: &str, note: &NewNote, now: Timestamp) -> Result<Option<Note>>;
+    /// Forgets a note. Whether there was one.
+    async fn forget_note(&self, user: &str, id: &str) -> Result<bool>;
+    /// The user's notes, newest first, and how many there are.
+    async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)>;
+    /// Tells which files of a place exist now. Those gone are forgotten; the paths whose content must be handed over
+    /// with [`keep_file`](Self::keep_file) come back.
+    async fn sync_files(&self, place: &str, files: &[FileMark]) -> Result<Vec<String>>;
+    /// Takes in the content of a memory file, instead of what it was before.
+    async fn keep_file(&self, place: &str, file: &FileMark, text: &str, now: Timestamp) -> Result<()>;
+    /// Looks for what fits a question, best first.
+    async fn recall(&self, question: &Recall) -> Result<Vec<Recalled>>;
+}
+
+/// A note to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewNote {
+    /// What to remember.
+    pub text: String,
+    /// Labels, already in order: trimmed, lower-case, each once. `None` in an update keeps what is there.
+    pub tags: Option<Vec<String>>,
+}
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// `note-` and a UUID.
+    pub id: String,
+    /// What to remember.
+    pub text: String,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// When it was first saved.
+    pub created: Timestamp,
+    /// When it last changed.
+    pub updated: Timestamp,
+}
+
+/// A memory file in its present state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMark {
+    /// Its path in the workspace.
+    pub path: String,
+    /// Changes when its content does: a hash, or a stamp of the file system.
+    pub mark: String,
+}
+
+/// A question to memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recall {
+    /// The words.
+    pub text: String,
+    /// Notes of this user.
+    pub user: Option<String>,
+    /// Memory files of this place.
+    pub place: Option<String>,
+    /// Also what was said in this user's conversations.
+    pub conversations: bool,
+    /// Only notes that have all of these tags.
+    pub tags: Vec<String>,
+    /// How many hits at most.
+    pub most: usize,
+    /// The least score, from 0 to 1.
+    pub least: f32,
+}
+
+/// Something that fits a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recalled {
+    /// Where it is from.
+    pub source: Source,
+    /// The passage.
+    pub text: String,
+    /// How well it fits, from 0 to 1; the same scale for every question.
+    pub score: f32,
+    /// Labels of a note.
+    pub tags: Vec<String>,
+    /// When it was first saved.
+    pub created: Timestamp,
+    /// When it last changed.
+    pub updated: Timestamp,
+}
+
+/// Where something recalled is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A note, by its id.
+    Note(String),
+    /// Lines of a memory file, counted from 1.
+    File {
+        /// Its path in the workspace.
+        path: String,
+        /// First line.
+        first: u64,
+        /// Last line.
+        last: u64,
+    },
+    /// A message of a conversation.
+    Conversation {
+        /// The conversation.
+        session: String,
+        /// The message's number.
+        seq: u64,
+    },
+}
+
+#[async_trait]
+impl Notes for NoStore {
+    async fn save_note(&self, _: &str, _: &NewNote, _: Timestamp) -> Result<Note> {
+        nothing_kept()
+    }
+    async fn update_note(&self, _: &str, _: &str, _: &NewNote, _: Timestamp) -> Result<Option<Note>> {
+        nothing_kept()
+    }
+    async fn forget_note(&self, _: &str, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+    async fn notes(&self, _: &str, _: u64, _: u64) -> Result<(Vec<Note>, u64)> {
+        Ok((Vec::new(), 0))
+    }
+    async fn sync_files(&self, _: &str, _: &[FileMark]) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    async fn keep_file(&self, _: &str, _: &FileMark, _: &str, _: Timestamp) -> Result<()> {
+        nothing_kept()
+    }
+    async fn recall(&self, _: &Recall) -> Result<Vec<Recalled>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,282 @@
+//! What an agent does while nobody watches: schedules, and each of their runs.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::store::{NoStore, nothing_kept};
+use crate::Result;
+
+/// Schedules and their runs. An occurrence is one schedule at one due time; it is claimed with a lease, so that two
+/// processes never run it twice.
+#[async_trait]
+pub trait Schedules: Send + Sync {
+    /// Keeps a new schedule.
+    async fn add_schedule(&self, schedule: &Schedule) -> Result<()>;
+    /// One schedule.
+    async fn schedule(&self, id: &str) -> Result<Option<Schedule>>;
+    /// Replaces a schedule, unless it changed since `seen` (its `updated`); then `false`.
+    async fn change_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool>;
+    /// Removes a schedule and its runs. Whether there was one.
+    async fn remove_schedule(&self, id: &str) -> Result<bool>;
+    /// Schedules that fit, newest first, and how many fit in all.
+    async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)>;
+    /// Active schedules whose time has come, the longest overdue first.
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>>;
+    /// Claims one occurrence until a time, and moves the schedule on to `next`. `None`: somebody else has it.
+    async fn claim(&self, claim: &Claim) -> Result<Option<Run>>;
+    /// Prolongs a claim. `false`: it was lost.
+    async fn hold(&self, run: &str, owner: &str, until: Timestamp) -> Result<bool>;
+    /// Takes over a run whose claim has run out; it is labelled as another attempt. Oldest first.
+    async fn take_over(&self, owner: &str, now: Timestamp, until: Timestamp, most: usize) -> Result<Vec<Run>>;
+    /// Ends a run that this owner holds, together with what follows for its schedule. `false`: the claim was lost.
+    async fn finish(&self, finish: &Finish) -> Result<bool>;
+    /// The last runs of a schedule, newest first.
+    async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<Run>>;
+    /// One run.
+    async fn run(&self, id: &str) -> Result<Option<Run>>;
+}
+
+/// A task that is done at set times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// A UUID.
+    pub id: String,
+    /// Whose it is.
+    pub user: String,
+    /// A short name.
+    pub name: Option<String>,
+    /// What to do, as a complete prompt.
+    pub goal: String,
+    /// When.
+    pub cadence: Cadence,
+    /// Who hears of it.
+    pub notification: Notification,
+    /// Whether it runs.
+    pub status: ScheduleStatus,
+    /// Where the prompt goes: into this conversation, or into one of its own.
+    pub session: Option<String>,
+    /// The channel that notices go to, as `channel:address`.
+    pub channel: Option<String>,
+    /// The folder it works in.
+    pub workspace: Option<String>,
+    /// The dialect that its tools speak.
+    pub dialect: Option<String>,
+    /// What becomes of occurrences that nobody was there for.
+    pub missed: Missed,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it last changed.
+    pub updated: Timestamp,
+    /// When it is due next; none while it is paused or over.
+    pub next: Option<Timestamp>,
+    /// When it last began.
+    pub last_run: Option<Timestamp>,
+    /// How that ended.
+    pub last_status: Option<RunStatus>,
+    /// Failures since the last success.
+    pub failures: u32,
+}
+
+/// When a schedule runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Cadence {
+    /// Once.
+    Once {
+        /// When.
+        at: Timestamp,
+    },
+    /// By a cron expression of five fields.
+    Cron {
+        /// The expression.
+        expression: String,
+        /// IANA name of the zone it is read in.
+        timezone: String,
+    },
+    /// Again and again.
+    Interval {
+        /// Seconds between two beginnings.
+        every_secs: u64,
+    },
+}
+
+/// Who hears of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Notification {
+    /// The channel hears every result.
+    #[default]
+    Always,
+    /// The channel hears results that the agent marked.
+    Conditional,
+    /// Nobody.
+    Never,
+}
+
+/// Whether a schedule runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleStatus {
+    /// It runs when due.
+    Active,
+    /// The user stopped it for a while.
+    Paused,
+    /// A one-off that succeeded.
+    Completed,
+    /// A one-off that failed.
+    Failed,
+    /// Stopped after too many failures.
+    Disabled,
+}
+
+/// What becomes of occurrences that nobody was there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missed {
+    /// They are left out.
+    Skip,
+    /// One run makes up for all.
+    #[default]
+    Once,
+    /// Each is made up for, within a window.
+    All,
+}
+
+/// Which schedules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhichSchedules {
+    /// Of this user.
+    pub user: Option<String>,
+    /// Whose name has this in it, without regard to case.
+    pub name: Option<String>,
+    /// In this state.
+    pub status: Option<ScheduleStatus>,
+    /// `once`, `cron` or `interval`.
+    pub cadence: Option<String>,
+    /// With this notification.
+    pub notification: Option<Notification>,
+    /// That go into this conversation.
+    pub session: Option<String>,
+    /// How many to skip.
+    pub offset: u64,
+    /// How many at most.
+    pub most: u64,
+}
+
+/// A claim to one occurrence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The schedule.
+    pub schedule: String,
+    /// The due time that was seen; the claim fails if the schedule has moved on.
+    pub due: Timestamp,
+    /// When it is due after this.
+    pub next: Option<Timestamp>,
+    /// Who claims.
+    pub owner: String,
+    /// Now.
+    pub now: Timestamp,
+    /// How long the claim holds.
+    pub until: Timestamp,
+    /// The id of the run.
+    pub run: String,
+}
+
+/// One run of a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// A UUID.
+    pub id: String,
+    /// The schedule.
+    pub schedule: String,
+    /// The due time it answers.
+    pub due: Timestamp,
+    /// 1, and one more each time it was taken over.
+    pub attempt: u32,
+    /// Who runs it.
+    pub owner: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+    /// How it stands.
+    pub status: RunStatus,
+    /// The beginning of the output.
+    pub summary: String,
+    /// All of the output; empty in lists.
+    pub output: String,
+    /// Turns of the model.
+    pub turns: u32,
+    /// US dollars.
+    pub cost: f64,
+    /// Whether somebody was told.
+    pub notified: bool,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// It runs.
+    Running,
+    /// It did what was asked.
+    Success,
+    /// It did not.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+/// The end of a run, and what follows for its schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    /// The run as it ended.
+    pub run: Run,
+    /// The schedule's state from now on, where it changes.
+    pub status: Option<ScheduleStatus>,
+    /// Failures in a row from now on.
+    pub failures: u32,
+    /// How many runs are kept.
+    pub keep: usize,
+}
+
+#[async_trait]
+impl Schedules for NoStore {
+    async fn add_schedule(&self, _: &Schedule) -> Result<()> {
+        nothing_kept()
+    }
+    async fn schedule(&self, _: &str) -> Result<Option<Schedule>> {
+        Ok(None)
+    }
+    async fn change_schedule(&self, _: &Schedule, _: Timestamp) -> Result<bool> {
+        nothing_kept()
+    }
+    async fn remove_schedule(&self, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+    async fn schedules(&self, _: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
+        Ok((Vec::new(), 0))
+    }
+    async fn due(&self, _: Timestamp, _: usize) -> Result<Vec<Schedule>> {
+        Ok(Vec::new())
+    }
+    async fn claim(&self, _: &Claim) -> Result<Option<Run>> {
+        Ok(None)
+    }
+    async fn hold(&self, _: &str, _: &str, _: Timestamp) -> Result<bool> {
+        Ok(false)
+    }
+    async fn take_over(&self, _: &str, _: Timestamp, _: Timestamp, _: usize) -> Result<Vec<Run>> {
+        Ok(Vec::new())
+    }
+    async fn finish(&self, _: &Finish) -> Result<bool> {
+        Ok(false)
+    }
+    async fn runs(&self, _: &str, _: usize) -> Result<Vec<Run>> {
+        Ok(Vec::new())
+    }
+    async fn run(&self, _: &str) -> Result<Option<Run>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,208 @@
+//! Conversations as they are kept: who, how much, and every message in parts.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::store::{NoStore, nothing_kept};
+use crate::Result;
+
+/// Conversations. What was acknowledged survives a crash.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// Begins a conversation.
+    async fn begin(&self, record: &SessionRecord) -> Result<()>;
+    /// One conversation, if there is one of this id.
+    async fn conversation(&self, id: &str) -> Result<Option<SessionRecord>>;
+    /// Conversations, the last used first, and how many there are in all.
+    async fn conversations(&self, which: &Which) -> Result<(Vec<SessionRecord>, u64)>;
+    /// Adds messages at the end, in one transaction, with what they cost. Their numbers are given here; `seq` of what
+    /// is passed is ignored. Answers the number of the last one.
+    async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64>;
+    /// Messages in order: the last `most` of those before `before` (all of them: `None`).
+    async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>>;
+    /// Takes messages back, from this number to the end: an undone turn. How many went.
+    async fn take_back(&self, session: &str, from: u64) -> Result<u64>;
+    /// Changes what is said about a conversation: its title, model, summary.
+    async fn retitle(&self, session: &str, change: &Retitle) -> Result<()>;
+    /// Removes a conversation with its children.
+    async fn discard(&self, session: &str) -> Result<bool>;
+}
+
+/// What is known of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Its id.
+    pub id: String,
+    /// The conversation that started it.
+    pub parent: Option<String>,
+    /// Whose it is.
+    pub user: String,
+    /// Which agent speaks: `main`, or a kind of sub-agent.
+    pub agent: String,
+    /// What it is about, in a line.
+    pub title: String,
+    /// The dialect that its tools speak.
+    pub dialect: String,
+    /// The model.
+    pub model: String,
+    /// The folder it works in.
+    pub workspace: String,
+    /// How many messages.
+    pub messages: u64,
+    /// What it has cost so far.
+    pub spent: Spent,
+    /// The message from which a model's view begins, when older ones were summed up.
+    pub view_from: Option<u64>,
+    /// When it began.
+    pub created: Timestamp,
+    /// When something last happened.
+    pub updated: Timestamp,
+}
+
+/// What a model took and cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens of prompts.
+    pub prompt_tokens: u64,
+    /// Tokens of answers.
+    pub completion_tokens: u64,
+    /// US dollars, where the price is known.
+    pub cost: f64,
+}
+
+/// Which conversations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Of this user only.
+    pub user: Option<String>,
+    /// Children of this conversation only.
+    pub parent: Option<String>,
+    /// Those that no other one started only.
+    pub top_only: bool,
+    /// In this workspace only.
+    pub workspace: Option<String>,
+    /// How many to skip.
+    pub offset: u64,
+    /// How many at most.
+    pub most: u64,
+}
+
+/// What to say anew about a conversation; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retitle {
+    /// Its title.
+    pub title: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The message from which a model's view begins.
+    pub view_from: Option<u64>,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its place in the conversation, from 1; given by the store.
+    #[serde(default)]
+    pub seq: u64,
+    /// Who speaks.
+    pub role: Speaker,
+    /// What is said.
+    pub parts: Vec<Part>,
+    /// When.
+    pub created: Timestamp,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speaker {
+    /// The person, or what speaks for one: a schedule, a webhook.
+    User,
+    /// The model.
+    Assistant,
+    /// The tools.
+    Tool,
+    /// Helve itself: a summary of older messages.
+    System,
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// What the model thought aloud.
+    Reasoning {
+        /// The words.
+        thinking: String,
+    },
+    /// The model calls a tool.
+    ToolCall {
+        /// The call's id.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Its arguments as the model wrote them.
+        input: String,
+        /// Whether the whole call arrived.
+        finished: bool,
+    },
+    /// What a tool answered.
+    ToolResult {
+        /// The call's id.
+        tool_call_id: String,
+        /// The tool.
+        name: String,
+        /// The words of its reply.
+        content: String,
+        /// Whether it failed.
+        is_error: bool,
+    },
+    /// How the message ended.
+    Finish {
+        /// `end_turn`, `tool_use`, `canceled`, `limit`, `error`.
+        reason: String,
+    },
+    /// A picture or another file.
+    Binary {
+        /// Where it came from.
+        path: String,
+        /// MIME type.
+        mime_type: String,
+        /// The bytes, in base64.
+        data: String,
+    },
+}
+
+#[async_trait]
+impl Sessions for NoStore {
+    async fn begin(&self, _: &SessionRecord) -> Result<()> {
+        nothing_kept()
+    }
+    async fn conversation(&self, _: &str) -> Result<Option<SessionRecord>> {
+        Ok(None)
+    }
+    async fn conversations(&self, _: &Which) -> Result<(Vec<SessionRecord>, u64)> {
+        Ok((Vec::new(), 0))
+    }
+    async fn append(&self, _: &str, _: &[Message], _: Spent) -> Result<u64> {
+        nothing_kept()
+    }
+    async fn messages(&self, _: &str, _: Option<u64>, _: usize) -> Result<Vec<Message>> {
+        Ok(Vec::new())
+    }
+    async fn take_back(&self, _: &str, _: u64) -> Result<u64> {
+        nothing_kept()
+    }
+    async fn retitle(&self, _: &str, _: &Retitle) -> Result<()> {
+        nothing_kept()
+    }
+    async fn discard(&self, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,1 @@
+-- Notes and memory files, their passages and vectors.

@@ -1,0 +1,5 @@
+//! Makers of [`Store`](helve_contract::ports::Store): one SQLite file by default.
+
+pub mod sqlite;
+
+pub use sqlite::Sqlite;
