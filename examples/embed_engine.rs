@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use helve_contract::{
-    Call, PathRules, Ports, Root, Session, Workspace,
-};
+use helve_contract::{Call, PathRules, Ports, Root, Session, Workspace};
 use helve_engine::{Engine, Gate, Mode, protected};
 use helve_hosts::Local;
 

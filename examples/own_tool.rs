@@ -4,10 +4,7 @@
 
 use std::sync::Arc;
 
-use helve_contract::{
-    Call, Entry, PathRules, Ports, Reading, Result, Root, Session, Workspace,
-    ports::Span,
-};
+use helve_contract::{Call, Entry, PathRules, Ports, Reading, Result, Root, Session, Workspace, ports::Span};
 use helve_engine::Engine;
 use helve_macros::tool;
 
@@ -27,8 +24,7 @@ async fn word_count(
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let here = Workspace::new([Root::readable(std::env::current_dir()?)], PathRules::default(), Reading::Relative);
-    let ports =
-        Ports::new(Arc::new(helve_hosts::Local::new()));
+    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
     let mut call = Call::new("call-1", Arc::new(Session::new("example", here, ports)));
     call.progress = Some(Arc::new(|text| println!("… {text}")));
 

@@ -9,8 +9,7 @@ use std::{
 
 use helve_contract::{
     Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
-    Workspace,
-    ports::State,
+    Workspace, ports::State,
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
 use helve_mcp::client::Servers;
@@ -409,8 +408,7 @@ fn scrub(settings: &Settings) -> Scrub {
 
 /// A call that can reach nothing: for trying out what needs no workspace.
 pub(crate) fn nowhere() -> Call {
-    let ports =
-        Ports::new(Arc::new(helve_hosts::Local::new()));
+    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
     Call::new("doctor", Arc::new(Session::new("doctor", workspace, ports)))
 }

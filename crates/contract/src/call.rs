@@ -8,8 +8,8 @@ use std::{
 use crate::{
     Access, CancellationToken, Error, Result, SafePath, Workspace,
     ports::{
-        Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody, Store,
-        Tasks, User, WallClock, Web,
+        Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
+        Store, Tasks, User, WallClock, Web,
     },
 };
 

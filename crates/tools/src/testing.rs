@@ -126,8 +126,7 @@ impl Memory {
     /// The same, with paths written another way.
     pub(crate) fn call_reading(&self, reading: Reading) -> Call {
         let workspace = Workspace::new([Root::writable("/w").named("shared")], PathRules::default(), reading);
-        let ports =
-            Ports { documents: Arc::new(PaperDocuments), ..Ports::new(Arc::new(self.clone())) };
+        let ports = Ports { documents: Arc::new(PaperDocuments), ..Ports::new(Arc::new(self.clone())) };
         Call::new("call-1", Arc::new(Session::new("session-1", workspace, ports)))
     }
 

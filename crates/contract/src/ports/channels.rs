@@ -33,7 +33,9 @@ impl Address {
             Some((channel, address)) if !channel.trim().is_empty() && !address.trim().is_empty() => {
                 Ok(Self { channel: channel.trim().to_owned(), address: address.trim().to_owned() })
             }
-            _ => Err(Error::failed(format!("`{text}` is not an address; write channel:address, as in signal:+15551234567"))),
+            _ => Err(Error::failed(format!(
+                "`{text}` is not an address; write channel:address, as in signal:+15551234567"
+            ))),
         }
     }
 }

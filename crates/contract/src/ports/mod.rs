@@ -33,6 +33,4 @@ pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};
 pub use user::{Choice, Nobody, Question, Todo, TodoStatus, User, Verdict};
-pub use web::{
-    Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults,
-};
+pub use web::{Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults};

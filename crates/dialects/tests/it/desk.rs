@@ -60,10 +60,7 @@ impl Desk {
         roots.push(Root::readable(top.join("spill")).named("spill"));
         let workspace = Workspace::new(roots, PathRules::new(protected()), reading);
         let host = Arc::new(Local::with(Arc::new(Bare)));
-        let ports = Ports {
-            tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))),
-            ..Ports::new(host)
-        };
+        let ports = Ports { tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))), ..Ports::new(host) };
         let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
         self.session.push((dialect.to_owned(), session.clone()));
         session

@@ -15,10 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["contract", "engine"]),
     ("script", &[]),
     ("agent", &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp"]),
-    (
-        "cli",
-        &["contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent"],
-    ),
+    ("cli", &["contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent"]),
 ];
 
 #[test]

@@ -7,8 +7,7 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Session, Spec, Workspace,
-    ports::NoHost,
+    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Session, Spec, Workspace, ports::NoHost,
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Limit, Limits, Mode, Role, Words};
 use serde_json::{Value, json};

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use helve_contract::{
-    Call, PathRules, Ports, Reading, Root, Session, Workspace,
-    ports::NoHost,
-};
+use helve_contract::{Call, PathRules, Ports, Reading, Root, Session, Workspace, ports::NoHost};
 
 pub(crate) fn call() -> Call {
     let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), Reading::Relative);

@@ -7,8 +7,8 @@ use helve_contract::{
     Call, Effects, Entry, Error, FileFault, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath, Session,
     Spec, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, Process,
-        Span, Stamp, Stat, Written,
+        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, Process, Span, Stamp, Stat,
+        Written,
     },
 };
 use helve_engine::{Dialect, Limit, Limits, Mode, Words};

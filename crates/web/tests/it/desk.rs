@@ -2,10 +2,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use helve_contract::{
-    Call, PathRules, Ports, Reading, Session, Workspace,
-    ports::NoHost,
-};
+use helve_contract::{Call, PathRules, Ports, Reading, Session, Workspace, ports::NoHost};
 use helve_web::Reader;
 
 pub(crate) fn reader() -> Reader {

@@ -6,8 +6,7 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Effects, Error, PathRules, Ports, Reading, Root, Session, Spec, Workspace, async_trait,
-    ports::NoHost,
+    Call, Effects, Error, PathRules, Ports, Reading, Root, Session, Spec, Workspace, async_trait, ports::NoHost,
 };
 use serde_json::{Value, json};
 

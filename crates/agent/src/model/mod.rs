@@ -1,0 +1,99 @@
+//! Models: what is asked, what is answered, and who answers.
+
+use async_trait::async_trait;
+use helve_contract::{
+    CancellationToken,
+    ports::{Message, Spent},
+};
+use serde_json::Value;
+
+/// A model behind some endpoint.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Its name, as the endpoint knows it.
+    fn name(&self) -> &str;
+    /// How many tokens fit into its window, where that is known.
+    fn window(&self) -> Option<u64>;
+    /// Answers. Pieces go to `ear` as they come; only a complete answer is returned. Retries are done inside, as long
+    /// as nothing was said yet.
+    async fn answer(&self, ask: &Ask<'_>, ear: &(dyn Fn(Piece<'_>) + Send + Sync)) -> Result<Answer, ModelError>;
+}
+
+/// What a model is asked.
+pub struct Ask<'a> {
+    /// The system prompt.
+    pub system: &'a str,
+    /// The conversation, in order.
+    pub messages: &'a [Message],
+    /// The tools, as function definitions.
+    pub tools: &'a [Value],
+    /// Tokens of the answer at most.
+    pub max_tokens: Option<u64>,
+    /// Set when nobody waits any more.
+    pub cancel: CancellationToken,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// Words.
+    Text(&'a str),
+    /// Thoughts.
+    Reasoning(&'a str),
+    /// The endpoint is asked again: why, and after how many milliseconds.
+    Retry(&'a str, u64),
+}
+
+/// A complete answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Words.
+    pub text: String,
+    /// Thoughts.
+    pub reasoning: String,
+    /// Calls of tools, in order; each complete, each with an id.
+    pub calls: Vec<Use>,
+    /// Whether the answer was cut by a limit of the endpoint.
+    pub cut: bool,
+    /// What it took.
+    pub spent: Spent,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Its id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub input: String,
+}
+
+/// Why there is no answer. The words are for the user and say the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// Nobody waits any more; what was said so far.
+    #[error("cancelled")]
+    Cancelled {
+        /// What was said so far.
+        said: String,
+    },
+    /// The conversation does not fit into the model's window.
+    #[error("{0}")]
+    TooLong(String),
+    /// The key is missing or wrong, the model does not exist, the request is refused: asking again does not help.
+    #[error("{0}")]
+    Refused(String),
+    /// The endpoint cannot be reached or answers nonsense; asking again was tried.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The stream broke in the middle; what was said so far.
+    #[error("{why}")]
+    Broken {
+        /// Why.
+        why: String,
+        /// What was said so far.
+        said: String,
+    },
+}

@@ -1,0 +1,43 @@
+//! Makes what a conversation needs: tools behind a door, a session with its ports, a model.
+
+use std::{path::PathBuf, sync::Arc};
+
+use helve_contract::{Result, Session};
+use helve_engine::{Engine, Mode};
+
+use crate::model::Model;
+
+/// Makes what a conversation needs.
+pub trait Workshop: Send + Sync {
+    /// Tools and a session.
+    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)>;
+    /// A model by name; `None`: the usual one.
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>>;
+}
+
+/// What a conversation needs. What a child gets is never more than its parent has.
+#[derive(Clone, Default)]
+pub struct Need {
+    /// The conversation's id.
+    pub id: String,
+    /// The dialect; `None`: the configured one, or the parent's.
+    pub dialect: Option<String>,
+    /// Whose it is.
+    pub user: Option<String>,
+    /// Which agent speaks.
+    pub agent: Option<String>,
+    /// The role, where the dialect has roles.
+    pub role: Option<String>,
+    /// Only these tools.
+    pub tools: Option<Vec<String>>,
+    /// Not these tools.
+    pub without: Vec<String>,
+    /// What is asked before a call.
+    pub mode: Option<Mode>,
+    /// The folder it works in; `None`: the configured one, or the parent's.
+    pub workspace: Option<PathBuf>,
+    /// Nobody can be asked.
+    pub alone: bool,
+    /// Whose child it is.
+    pub parent: Option<Arc<Session>>,
+}
