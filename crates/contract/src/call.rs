@@ -54,6 +54,23 @@ impl Ports {
     }
 }
 
+/// What an agent does in a planned run: which task, which attempt, on which branch.
+#[derive(Clone)]
+pub struct Errand {
+    /// The run.
+    pub run: String,
+    /// The task; the captain and the executor have none.
+    pub task: Option<String>,
+    /// Which attempt at it, from 1.
+    pub attempt: u32,
+    /// The branch it works on.
+    pub branch: Option<String>,
+    /// What that branch came from.
+    pub base: String,
+    /// The folder of artifacts: its first root holds `<run>/…`. Only artifact tools go there.
+    pub artifacts: Workspace,
+}
+
 /// What lasts from one call of a conversation to the next.
 pub struct Session {
     /// Its id; background tasks and the like are bound to it.
@@ -70,6 +87,10 @@ pub struct Session {
     pub workspace: Workspace,
     /// What it can reach.
     pub ports: Ports,
+    /// What it does in a planned run, if it belongs to one.
+    pub errand: Option<Errand>,
+    /// The session in memory that plans are drafted in, where there is one.
+    pub draft: Option<Arc<Session>>,
     dir: Mutex<Option<SafePath>>,
 }
 
@@ -85,6 +106,8 @@ impl Session {
             tolerant: false,
             workspace,
             ports,
+            errand: None,
+            draft: None,
             dir: Mutex::new(None),
         }
     }
@@ -176,6 +199,21 @@ impl Call {
     #[must_use]
     pub fn now(&self) -> jiff::Timestamp {
         self.session.ports.clock.now()
+    }
+
+    /// The run and task that this call belongs to.
+    pub fn errand(&self) -> Result<&Errand> {
+        self.session
+            .errand
+            .as_ref()
+            .ok_or_else(|| Error::failed("this session belongs to no planned run; begin one with `helve forge plan`"))
+    }
+
+    /// The same call in the session that plans are drafted in.
+    pub fn drafting(&self) -> Result<Self> {
+        let session = self.session.draft.clone();
+        let session = session.ok_or_else(|| Error::failed("there is nothing to draft a plan in here"))?;
+        Ok(Self { session, ..self.clone() })
     }
 
     /// A path this call may read.

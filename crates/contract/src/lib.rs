@@ -12,7 +12,7 @@ pub mod ports;
 mod reply;
 mod tool;
 
-pub use call::{Call, Ports, Progress, Session};
+pub use call::{Call, Errand, Ports, Progress, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
 pub use entry::{Entry, Run, Spec};
 pub use error::{Error, FileFault, Problem, Result};
