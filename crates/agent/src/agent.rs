@@ -1,14 +1,18 @@
 //! One conversation: words in, turns of the model and its tools, words out.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use helve_contract::{
-    CancellationToken, Result, Session,
-    ports::{Part, Spent},
+    CancellationToken, Error, Result, Session,
+    ports::{Message, Part, Spent},
 };
 use helve_engine::Engine;
 
-use crate::{Event, Watcher, model::Model};
+use crate::{Event, Need, Watcher, Workshop, history::History, model::Model, turn::Turn};
 
 /// One conversation. Its messages are in the session's store, so that it can be taken up again by its id.
 #[derive(Clone)]
@@ -19,7 +23,7 @@ pub struct Agent {
     pub session: Arc<Session>,
     /// Who answers.
     pub model: Arc<dyn Model>,
-    /// What the model is told first.
+    /// What the model is told first; empty: what [`prompt::system`](crate::prompt::system) says.
     pub system: String,
     /// What may be spent on one turn of the user.
     pub budget: Budget,
@@ -27,6 +31,12 @@ pub struct Agent {
     pub watcher: Watcher,
     /// How others reach in while it works.
     pub handle: Handle,
+    /// What the conversation is about; `None`: the first line of the user's words.
+    pub title: Option<String>,
+    /// The conversation that started this one.
+    pub parent: Option<String>,
+    /// How many tokens fit into the model's window, where it does not know itself.
+    pub window: Option<u64>,
 }
 
 /// What may be spent on one turn of the user. What is `None` has no limit.
@@ -56,9 +66,11 @@ pub struct Handle {
 
 #[derive(Default)]
 struct Inner {
-    cancel: std::sync::Mutex<CancellationToken>,
-    steering: std::sync::Mutex<Vec<String>>,
-    following: std::sync::Mutex<Vec<String>>,
+    above: CancellationToken,
+    cancel: Mutex<CancellationToken>,
+    steering: Mutex<Vec<String>>,
+    following: Mutex<VecDeque<String>>,
+    busy: tokio::sync::Mutex<()>,
 }
 
 /// How a turn of the user ended.
@@ -92,22 +104,114 @@ pub enum Ended {
 }
 
 impl Agent {
-    /// Says something to the model, and works until it has answered. The history is valid whatever happens, and every
-    /// message in it is kept before the next step is taken.
+    /// A conversation with the usual prompt and budget, which nobody watches.
+    pub fn new(engine: Arc<Engine>, session: Arc<Session>, model: Arc<dyn Model>) -> Self {
+        Self {
+            engine,
+            session,
+            model,
+            system: String::new(),
+            budget: Budget::default(),
+            watcher: Arc::new(|_| {}),
+            handle: Handle::default(),
+            title: None,
+            parent: None,
+            window: None,
+        }
+    }
+
+    /// Takes up a conversation that is in the store, with the dialect and in the folder it had.
+    pub async fn resume(workshop: &dyn Workshop, id: &str) -> Result<Self> {
+        let mut need = Need { id: id.to_owned(), ..Need::default() };
+        let (_, session) = workshop.equip(&need)?;
+        let record = session.ports.store.conversation(id).await?;
+        let record = record.ok_or_else(|| Error::failed(format!("there is no conversation `{id}`")))?;
+        need.dialect = Some(record.dialect.clone()).filter(|it| !it.is_empty());
+        need.workspace = Some(record.workspace.clone()).filter(|it| !it.is_empty()).map(Into::into);
+        need.user = Some(record.user.clone());
+        need.agent = Some(record.agent.clone());
+        let (engine, session) = workshop.equip(&need)?;
+        let model = workshop.model(Some(record.model.as_str()).filter(|it| !it.is_empty()))?;
+        Ok(Self { title: Some(record.title), parent: record.parent, ..Self::new(engine, session, model) })
+    }
+
+    /// Says something to the model, and works until it has answered; then what was to follow. The history is valid
+    /// whatever happens, and every message in it is kept before the next step is taken. An error is the store's.
     pub async fn turn(&self, words: Vec<Part>) -> Result<Outcome> {
-        let _ = words;
-        let outcome = Outcome { text: String::new(), ended: Ended::Done, turns: 0, calls: 0, spent: Spent::default() };
-        (self.watcher)(&Event::Ended(outcome.clone()));
-        Ok(outcome)
+        self.work(Some(words)).await
     }
 
     /// Says something in plain words.
     pub async fn say(&self, words: &str) -> Result<Outcome> {
-        self.turn(vec![Part::Text { text: words.to_owned() }]).await
+        self.turn(vec![text(words)]).await
+    }
+
+    /// Goes on where the conversation stands: after a crash, or when somebody else has added a message.
+    pub async fn go_on(&self) -> Result<Outcome> {
+        self.work(None).await
+    }
+
+    /// What the model sees of the conversation.
+    pub async fn history(&self) -> Result<Vec<Message>> {
+        Ok(History::load(self).await?.view)
+    }
+
+    /// Sums older messages up now, however much room there is. Whether anything came of it.
+    pub async fn compact(&self) -> Result<bool> {
+        let _alone = self.handle.inner.busy.lock().await;
+        if self.history().await?.is_empty() {
+            return Ok(false);
+        }
+        let cancel = self.handle.arm();
+        Turn::open(self, None, &cancel).await?.squeeze(2).await
+    }
+
+    async fn work(&self, words: Option<Vec<Part>>) -> Result<Outcome> {
+        let _alone = self.handle.inner.busy.lock().await;
+        let cancel = self.handle.arm();
+        let mut outcome = Turn::open(self, words, &cancel).await?.run().await?;
+        while outcome.ended == Ended::Done
+            && let Some(next) = self.handle.next_follow_up()
+        {
+            let more = Turn::open(self, Some(vec![text(&next)]), &cancel).await?.run().await?;
+            outcome = outcome.then(more);
+        }
+        (self.watcher)(&Event::Ended(outcome.clone()));
+        Ok(outcome)
+    }
+}
+
+fn text(words: &str) -> Part {
+    Part::Text { text: words.to_owned() }
+}
+
+impl Outcome {
+    /// This, and what followed.
+    fn then(self, more: Self) -> Self {
+        Self {
+            turns: self.turns + more.turns,
+            calls: self.calls + more.calls,
+            spent: added(self.spent, more.spent),
+            ..more
+        }
+    }
+}
+
+/// Both together.
+pub(crate) fn added(one: Spent, other: Spent) -> Spent {
+    Spent {
+        prompt_tokens: one.prompt_tokens + other.prompt_tokens,
+        completion_tokens: one.completion_tokens + other.completion_tokens,
+        cost: one.cost + other.cost,
     }
 }
 
 impl Handle {
+    /// One that is cancelled with its parent.
+    pub fn under(parent: &CancellationToken) -> Self {
+        Self { inner: Arc::new(Inner { above: parent.clone(), ..Inner::default() }) }
+    }
+
     /// Stops the turn that runs. What ran so far stays in the history.
     pub fn cancel(&self) {
         lock(&self.inner.cancel).cancel();
@@ -120,10 +224,39 @@ impl Handle {
 
     /// Says something that waits until the turn is over.
     pub fn follow_up(&self, words: impl Into<String>) {
-        lock(&self.inner.following).push(words.into());
+        lock(&self.inner.following).push_back(words.into());
+    }
+
+    /// Takes back what waits for the end of the turn.
+    pub fn take_follow_ups(&self) -> Vec<String> {
+        lock(&self.inner.following).drain(..).collect()
+    }
+
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
+        self.inner.busy.try_lock().is_err()
+    }
+
+    /// What cancels the turn that begins now. A cancel of the last turn does not reach it.
+    fn arm(&self) -> CancellationToken {
+        let token = self.inner.above.child_token();
+        lock(&self.inner.cancel).clone_from(&token);
+        token
+    }
+
+    pub(crate) fn has_steering(&self) -> bool {
+        !lock(&self.inner.steering).is_empty()
+    }
+
+    pub(crate) fn take_steering(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.inner.steering))
+    }
+
+    fn next_follow_up(&self) -> Option<String> {
+        lock(&self.inner.following).pop_front()
     }
 }
 
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,10 +4,20 @@
 //! conversation needs; the command line has one, and whoever embeds this writes his own.
 
 mod agent;
+mod agents;
+mod calls;
+mod circles;
+mod compact;
+pub mod definitions;
 mod event;
+mod history;
 pub mod model;
+pub mod prompt;
+pub mod scheduler;
+mod turn;
 mod workshop;
 
+pub use agents::{Hands, Inbox, Kind, Kinds, Limits, Seat, Supervisor};
 pub use agent::{Agent, Budget, Ended, Handle, Outcome};
 pub use event::{Event, Watcher};
 pub use helve_engine::Engine;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use helve_contract::{Result, Session};
+use helve_contract::{Result, Session, ports::Agents};
 use helve_engine::{Engine, Mode};
 
 use crate::model::Model;
@@ -40,4 +40,6 @@ pub struct Need {
     pub alone: bool,
     /// Whose child it is.
     pub parent: Option<Arc<Session>>,
+    /// Who starts agents for it.
+    pub agents: Option<Arc<dyn Agents>>,
 }

@@ -1,8 +1,11 @@
 //! `helve`: the tools of an agent, from the command line and as a server.
 
+mod channels;
 mod commands;
 mod config;
+mod crew;
 mod fault;
+mod knobs;
 mod modules;
 mod outside;
 mod plugins;
@@ -10,8 +13,12 @@ mod print;
 mod setup;
 mod shell;
 mod state;
+mod talk;
+mod terminal;
 mod tokens;
+mod undo;
 mod wire;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -19,6 +26,8 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
+  helve chat                               talk to a model that has the tools
+  helve run \"fix the failing test\"        one task, for scripts
   helve tools --dialect claude             what a model can call
   helve call Read '{\"file_path\":\"/etc/hostname\"}' --workspace /etc
   helve call Bash '{\"command\":\"ls\"}'     run a command in the sandbox
@@ -35,6 +44,10 @@ struct Helve {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(commands::run::Args),
+    Chat(commands::chat::Args),
+    Sessions(commands::sessions::Args),
+    Schedule(commands::schedule::Args),
     Tools(commands::tools::Args),
     Call(commands::call::Args),
     Batch(commands::batch::Args),
@@ -53,6 +66,10 @@ fn main() -> ExitCode {
     // This binary is also the inner stage of its sandbox, and the child that parses documents.
     setup::stages();
     let done = match Helve::parse().command {
+        Command::Run(args) => args.run(),
+        Command::Chat(args) => args.run(),
+        Command::Sessions(args) => args.run(),
+        Command::Schedule(args) => args.run(),
         Command::Tools(args) => args.run(),
         Command::Call(args) => args.run(),
         Command::Batch(args) => args.run(),

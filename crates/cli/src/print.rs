@@ -47,6 +47,13 @@ pub(crate) fn aside(text: fmt::Arguments<'_>) {
     _ = io::stderr().lock().write_all(whole.as_bytes());
 }
 
+/// Lines on standard error whose text is harmless already, and whose escape sequences are ours. Nothing: no line.
+pub(crate) fn aside_inked(text: &str) {
+    if !text.is_empty() {
+        _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+    }
+}
+
 /// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
 pub(crate) fn from_tool(text: &str) {
     let shown = if io::stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };

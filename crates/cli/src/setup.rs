@@ -8,11 +8,13 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, CancellationToken, Effects, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
-    Workspace, ports::State,
+    Access, Call, CancellationToken, Effects, Entry, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
+    Workspace,
+    ports::{Host, State, Store, Tasks},
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
 use helve_mcp::client::Servers;
+use helve_store::Sqlite;
 use tokio::{
     runtime::{self, Runtime},
     signal::unix::{SignalKind, signal},
@@ -173,6 +175,41 @@ pub(crate) fn open(
     purpose: Purpose,
     runtime: &Runtime,
 ) -> Result<Place, Fault> {
+    let state = state_folder(settings)?;
+    let run = match &purpose {
+        // Whoever calls by hand may call every tool, unless a role was asked for.
+        Purpose::Call(_) => {
+            dialect.default_role = None;
+            HAND.to_owned()
+        }
+        Purpose::Serve(_) => state::random_id()?,
+    };
+    let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
+    let room = room(settings, &state, Wish { run: run.clone(), top: None, reading: dialect.reading, lasting })?;
+    let wanted = match &purpose {
+        Purpose::Call(Some(tool)) => Wanted::For(tool),
+        Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
+    };
+    let imports = imports(settings, &dialect, &wanted, (&state, &room), runtime);
+    let ports = ports(settings, &state, room.host.clone(), room.tasks.clone());
+    let mut session = Session::new(run.clone(), room.workspace.clone(), ports);
+    session.role = settings.role(dialect.name).map(str::to_owned);
+    session.tolerant = settings.flag("tools.tolerant_edit");
+
+    let builder = outside::free(&dialect, imports.entries(&dialect))
+        .into_iter()
+        .fold(chosen(settings, dialect.clone()), Builder::tool)
+        .gate(gate(settings, &purpose)?)
+        .events(events(settings, &state, &run, matches!(purpose, Purpose::Serve(_)))?)
+        .spill(Spill::new(room.spill.clone(), keep(settings)))
+        .scrub(scrub(settings));
+    let engine = Arc::new(finish(builder)?);
+    imports.record.goes_to(&engine);
+    Ok(Place { engine, session: Arc::new(session), servers: imports.servers, _leftovers: room.leftovers })
+}
+
+/// The state folder, which no workspace may be in.
+pub(crate) fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     let (state, note) = state::open(settings)?;
     if let Some(note) = note {
         remark!("helve: {note}");
@@ -183,27 +220,53 @@ pub(crate) fn open(
             settings.workspace.display()
         )));
     }
-    let run = match &purpose {
-        // Whoever calls by hand may call every tool, unless a role was asked for.
-        Purpose::Call(_) => {
-            dialect.default_role = None;
-            HAND.to_owned()
-        }
-        Purpose::Serve(_) => state::random_id()?,
-    };
+    Ok(state)
+}
+
+/// How long the whole text of a shortened reply is kept.
+pub(crate) fn keep(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.number("spill.keep_hours") * 3600)
+}
+
+/// Where a session works: its folders, its files and its walls.
+pub(crate) struct Room {
+    /// Where shortened replies are kept in full.
+    pub(crate) spill: PathBuf,
+    /// Where it may go.
+    pub(crate) workspace: Workspace,
+    /// Its files, and where programs run.
+    pub(crate) host: Arc<dyn Host>,
+    /// Its commands.
+    pub(crate) tasks: Arc<dyn Tasks>,
+    leftovers: Leftovers,
+}
+
+/// Which room is wanted.
+pub(crate) struct Wish {
+    /// The session's id.
+    pub(crate) run: String,
+    /// The folder it works in, where it is not the configured one.
+    pub(crate) top: Option<PathBuf>,
+    /// How its model writes paths.
+    pub(crate) reading: Reading,
+    /// Whether `/tmp` lasts from one command to the next.
+    pub(crate) lasting: bool,
+}
+
+/// Makes a room by the settings.
+pub(crate) fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
+    let Wish { run, top, reading, lasting } = wish;
     let spill = state.join("spill").join(&run);
     state::private(&spill)?;
-    let mut roots = roots(settings, dialect.reading, &state, &run)?;
+    let mut roots = roots(settings, top.as_deref(), reading, (state, &run))?;
     roots.insert(1, Root::readable(&spill).named("spill"));
-    let keep = Duration::from_secs(settings.number("spill.keep_hours") * 3600);
-    let leftovers = Leftovers { state: state.clone(), run: run.clone(), keep };
+    let leftovers = Leftovers { state: state.to_owned(), run: run.clone(), keep: keep(settings) };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     let scratch = state.join("tmp").join(&run);
-    let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
     if lasting {
         state::private(&scratch)?;
     }
-    let workspace = Workspace::new(roots, rules(settings, &own), dialect.reading);
+    let workspace = Workspace::new(roots, rules(settings, &own), reading);
     let (host, tasks) = shell::open(
         settings,
         Folders {
@@ -213,38 +276,59 @@ pub(crate) fn open(
         },
         &workspace,
     )?;
-    let mut tools = plugins::start(settings, workspace.roots(), &host, runtime);
-    let record = modules::Record::default();
-    tools.extend(modules::load(settings, &record));
-    let wanted = match &purpose {
-        Purpose::Call(Some(tool)) => Wanted::For(tool),
-        Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
-    };
-    let servers = outside::start(settings, &dialect, &wanted, (&state, &spill), runtime);
-    if let Some(servers) = &servers {
-        tools.extend(servers.entries());
-        if dialect.name == "claude" {
-            tools.extend(servers.resource_entries());
-        }
-    }
-    let ports = Ports { tasks, documents: Arc::new(helve_web::Reader::new()), ..Ports::new(host) };
-    let mut session = Session::new(run.clone(), workspace, ports);
-    session.role = settings.role(dialect.name).map(str::to_owned);
-    session.tolerant = settings.flag("tools.tolerant_edit");
-
-    let builder = outside::free(&dialect, tools)
-        .into_iter()
-        .fold(chosen(settings, dialect.clone()), Builder::tool)
-        .gate(gate(settings, &purpose)?)
-        .events(events(settings, &state, &run, &purpose)?)
-        .spill(Spill::new(spill, keep))
-        .scrub(scrub(settings));
-    let engine = Arc::new(finish(builder)?);
-    record.goes_to(&engine);
-    Ok(Place { engine, session: Arc::new(session), servers, _leftovers: leftovers })
+    Ok(Room { spill, workspace, host, tasks, leftovers })
 }
 
-fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
+/// Tools from outside: plugins, modules and MCP servers.
+pub(crate) struct Imports {
+    tools: Vec<Entry>,
+    /// The MCP servers that are used.
+    pub(crate) servers: Option<Servers>,
+    /// Where the calls of modules are recorded.
+    pub(crate) record: modules::Record,
+}
+
+impl Imports {
+    /// The tools, for this dialect.
+    pub(crate) fn entries(&self, dialect: &Dialect) -> Vec<Entry> {
+        let mut tools = self.tools.clone();
+        if let Some(servers) = &self.servers {
+            tools.extend(servers.entries());
+            if dialect.name == "claude" {
+                tools.extend(servers.resource_entries());
+            }
+        }
+        tools
+    }
+}
+
+/// Starts what brings tools from outside.
+pub(crate) fn imports(
+    settings: &Settings,
+    dialect: &Dialect,
+    wanted: &Wanted<'_>,
+    (state, room): (&Path, &Room),
+    runtime: &Runtime,
+) -> Imports {
+    let mut tools = plugins::start(settings, room.workspace.roots(), &room.host, runtime);
+    let record = modules::Record::default();
+    tools.extend(modules::load(settings, &record));
+    let servers = outside::start(settings, dialect, wanted, (state, &room.spill), runtime);
+    Imports { tools, servers, record }
+}
+
+/// What every session can reach, by the settings. Nothing is opened before it is used.
+pub(crate) fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Ports {
+    Ports { tasks, documents: Arc::new(helve_web::Reader::new()), store: store(settings, state), channels: crate::channels::open(settings), ..Ports::new(host) }
+}
+
+/// Where conversations, notes and schedules are kept.
+pub(crate) fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
+    let file = settings.text("store.file").map_or_else(|| state.join("helve.db"), PathBuf::from);
+    Arc::new(Sqlite::at(file))
+}
+
+pub(crate) fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     let role = settings.role(dialect.name).map(str::to_owned);
     let mut without = settings.list("tools.disable");
     if !settings.flag("tools.shell.enabled") {
@@ -263,14 +347,19 @@ fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     if only.is_empty() { builder } else { builder.only(only) }
 }
 
-fn finish(builder: Builder) -> Result<Engine, Fault> {
+pub(crate) fn finish(builder: Builder) -> Result<Engine, Fault> {
     builder.build().map_err(|error| Fault::usage(error.to_string()))
 }
 
 /// The folders of the session. The workspace comes first; shortened replies can be read in full.
-fn roots(settings: &Settings, reading: Reading, state: &Path, run: &str) -> Result<Vec<Root>, Fault> {
-    let mut first = Root::writable(&settings.workspace).named("shared");
-    if settings.workspace_as_given != settings.workspace {
+fn roots(
+    settings: &Settings,
+    top: Option<&Path>,
+    reading: Reading,
+    (state, run): (&Path, &str),
+) -> Result<Vec<Root>, Fault> {
+    let mut first = Root::writable(top.unwrap_or(&settings.workspace)).named("shared");
+    if top.is_none() && settings.workspace_as_given != settings.workspace {
         first.also.push(settings.workspace_as_given.clone());
     }
     let mut roots = vec![first];
@@ -337,7 +426,7 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
     let by_flag = settings
         .all()
         .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
-    let configured = settings.text("approval.mode").map(mode);
+    let configured = mode(settings);
     let mode = match (purpose, configured) {
         (Purpose::Call(_), Some(mode)) if by_flag => mode,
         (Purpose::Call(_), _) => Mode::Open,
@@ -345,10 +434,15 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
         // Whoever starts a server asks his user himself; deny rules, path rules and the walls hold either way.
         (Purpose::Serve(_), None) => Mode::Open,
     };
-    let mut gate = Gate::new(mode);
-    if let Purpose::Serve(approver) = purpose {
-        gate = gate.approver(approver.clone());
-    }
+    let gate = ruled(settings, Gate::new(mode))?;
+    Ok(match purpose {
+        Purpose::Serve(approver) => gate.approver(approver.clone()),
+        Purpose::Call(_) => gate,
+    })
+}
+
+/// A gate with the rules of the settings.
+pub(crate) fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
     if let Some(names) = shell::names(settings)? {
         gate = gate.commands(names);
     }
@@ -365,22 +459,16 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
     Ok(gate)
 }
 
-fn mode(name: &str) -> Mode {
-    match name {
-        "acceptEdits" => Mode::AcceptEdits,
-        "plan" => Mode::Plan,
-        "dontAsk" => Mode::DontAsk,
-        "bypassPermissions" => Mode::BypassPermissions,
-        "open" => Mode::Open,
-        _ => Mode::Default,
-    }
+/// The mode that the settings name, if they do.
+pub(crate) fn mode(settings: &Settings) -> Option<Mode> {
+    settings.text("approval.mode")?.parse().ok()
 }
 
 /// Where calls are recorded.
-fn events(settings: &Settings, state: &Path, run: &str, purpose: &Purpose) -> Result<Events, Fault> {
+pub(crate) fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<Events, Fault> {
     match settings.text("events") {
         Some("off") => Ok(Events::none()),
-        Some("stdout") if matches!(purpose, Purpose::Serve(_)) => {
+        Some("stdout") if serves => {
             Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
         }
         Some("stdout") => Ok(Events::stdout(run)),
@@ -397,7 +485,7 @@ fn events(settings: &Settings, state: &Path, run: &str, purpose: &Purpose) -> Re
 }
 
 /// What is taken out of replies.
-fn scrub(settings: &Settings) -> Scrub {
+pub(crate) fn scrub(settings: &Settings) -> Scrub {
     if !settings.flag("scrub.enabled") {
         return Scrub::none();
     }

@@ -9,7 +9,7 @@ use crate::{
     Access, CancellationToken, Error, Result, SafePath, Workspace,
     ports::{
         Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
-        Store, Tasks, User, WallClock, Web,
+        Scheduling, Store, Tasks, User, WallClock, Web,
     },
 };
 
@@ -91,6 +91,8 @@ pub struct Session {
     pub errand: Option<Errand>,
     /// The session in memory that plans are drafted in, where there is one.
     pub draft: Option<Arc<Session>>,
+    /// The operator's rules for schedules that are made here.
+    pub scheduling: Scheduling,
     dir: Mutex<Option<SafePath>>,
 }
 
@@ -108,6 +110,7 @@ impl Session {
             ports,
             errand: None,
             draft: None,
+            scheduling: Scheduling::default(),
             dir: Mutex::new(None),
         }
     }

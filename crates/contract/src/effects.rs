@@ -25,6 +25,8 @@ impl Effects {
     pub const BLOCKS: Self = Self(1 << 5);
     /// May destroy what was there before. Told to MCP clients as `destructiveHint`.
     pub const DESTROYS: Self = Self(1 << 6);
+    /// Changes the session's own notes and nothing else: its to-do list, how it shows things. Runs alone; never asked.
+    pub const NOTES: Self = Self(1 << 7);
 
     /// Both sets together, in a constant.
     #[must_use]
@@ -65,7 +67,7 @@ impl Effects {
             SideEffect::Blocking
         } else if self.has(Self::NETWORK) {
             SideEffect::Network
-        } else if self.has(Self::EXECUTES) || self.has(Self::WRITES) {
+        } else if self.has(Self::EXECUTES) || self.has(Self::WRITES) || self.has(Self::NOTES) {
             SideEffect::Mutating
         } else if self.has(Self::READS) {
             SideEffect::ReadOnly
@@ -87,7 +89,7 @@ impl Effects {
 
     /// The names of the effects in the set, as configuration and documentation spell them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Effects, &str); 7] = [
+        const NAMES: [(Effects, &str); 8] = [
             (Effects::READS, "reads"),
             (Effects::WRITES, "writes"),
             (Effects::NETWORK, "network"),
@@ -95,6 +97,7 @@ impl Effects {
             (Effects::SPAWNS, "spawns"),
             (Effects::BLOCKS, "blocks"),
             (Effects::DESTROYS, "destroys"),
+            (Effects::NOTES, "notes"),
         ];
         NAMES.into_iter().filter(move |(effect, _)| self.has(*effect)).map(|(_, name)| name)
     }

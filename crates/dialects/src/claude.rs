@@ -1,5 +1,10 @@
 //! `claude` (004): the tools of the Claude agent SDK. Paths are absolute, errors begin with `Error: `.
 
+mod agents;
+mod fetch;
+mod search;
+mod user;
+
 use std::time::Duration;
 
 use helve_contract::{Error, Keep, Problem, Reading, Reply, Result};
@@ -14,8 +19,10 @@ use crate::words;
 pub fn claude() -> Dialect {
     let tools = table! {
         // The model calls  with             and we run           answering
+        "Agent"             agents::Agent => helve_tools::agents::Start, agents::started;
         "Bash"              Bash          => shell::Run,          shell::RunOut::merged_or_error;
         "TaskOutput"        TaskOutput    => shell::TaskOutput,   task_output;
+        "ExitPlanMode"      user::ExitPlanMode => helve_tools::user::ExitPlan, user::judged;
         "FileEdit"          FileEdit      => fs::Edit,            edited;
         "FileRead"          FileRead      => fs::Read,            read;
         "FileWrite"         FileWrite     => fs::Write,           written;
@@ -23,8 +30,14 @@ pub fn claude() -> Dialect {
         "Grep"              Grep          => fs::Grep,            matches;
         "TaskStop"          TaskStop      => shell::TaskStop,     stopped;
         "NotebookEdit"      NotebookEdit  => fs::NotebookEdit,    cell_edited;
+        "TodoWrite"         user::TodoWrite => helve_tools::user::Todos, user::listed;
+        "WebFetch"          fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
+        "WebSearch"         search::WebSearch => helve_tools::web::Search, search::searched;
+        "AskUserQuestion"   user::AskUserQuestion => helve_tools::user::Ask, user::answered;
+        "Config"            user::Config  => helve_tools::user::Setting, user::configured;
     };
     let tools = tools.into_iter().map(|tool| match tool.spec.name.as_str() {
+        "Agent" => tool.also(&["Task"]),
         "FileEdit" => tool.also(&["Edit"]),
         "FileRead" => tool.also(&["Read"]),
         "FileWrite" => tool.also(&["Write"]),

@@ -1,10 +1,14 @@
 //! `forge` (001): the toolset of planned multi-agent runs. Paths are absolute, every answer is a JSON object.
 
+mod plan;
+mod fetch;
+mod search;
+
 use std::{num::NonZeroU64, time::Duration};
 
-use helve_contract::{Error, Keep, Reading, Reply, Result};
+use helve_contract::{Entry, Error, Keep, Reading, Reply, Result};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
-use helve_tools::{fs, shell};
+use helve_tools::{artifacts, fs, git, plan::Draft, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,14 +23,43 @@ pub fn forge() -> Dialect {
         "write"             Write => fs::Write,      written;
         "edit"              Edit  => fs::Edit,       edited;
         "bash"              Bash  => shell::Run,     shell::RunOut::streams;
+        "plan_read"         plan::PlanRead  => Draft<fs::Read>,    plan::read;
+        "plan_write"        plan::PlanWrite => Draft<fs::Write>,   plan::written;
+        "plan_edit"         plan::PlanEdit  => Draft<fs::Edit>,    plan::edited;
+        "plan_bash"         plan::PlanBash  => Draft<shell::Run>,  shell::RunOut::streams;
+        "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
+        "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
     };
+    tools.extend([
+        // These are this dialect's own, and need no adapting.
+        Entry::of::<artifacts::CreateSpec>(),
+        Entry::of::<artifacts::CreateTask>(),
+        Entry::of::<artifacts::SetDag>(),
+        Entry::of::<artifacts::EmitWalkthrough>(),
+        Entry::of::<artifacts::AddSubtask>(),
+        Entry::of::<artifacts::ReadSubtasks>(),
+        Entry::of::<git::MergeBranches>(),
+        Entry::of::<git::RunTests>(),
+        Entry::of::<git::FixConflict>(),
+        Entry::of::<artifacts::EmitCr>(),
+        Entry::of::<artifacts::ReadSpec>(),
+        Entry::of::<artifacts::ReadTask>(),
+        Entry::of::<artifacts::ReadDag>(),
+        Entry::of::<artifacts::ReadWalkthrough>(),
+        Entry::of::<artifacts::MarkTaskStatus>(),
+        Entry::of::<git::PrepareBranch>(),
+    ]);
     tools = tools
         .into_iter()
         .map(|tool| match tool.spec.name.as_str() {
             "read" => tool.answers::<ReadResult>(),
             "write" => tool.answers::<WriteResult>(),
             "edit" => tool.answers::<EditResult>(),
-            "bash" => tool.answers::<BashResult>(),
+            "bash" | "plan_bash" => tool.answers::<BashResult>(),
+            "plan_read" => tool.answers::<plan::PlanReadResult>(),
+            "plan_write" | "plan_edit" => tool.answers::<plan::PlanWriteResult>(),
+            "web_search" => tool.answers::<search::WebSearchResult>(),
+            "web_fetch" => tool.answers::<fetch::WebFetchResult>(),
             _ => tool,
         })
         .collect();

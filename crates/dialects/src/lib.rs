@@ -7,7 +7,7 @@
 ///
 /// The model calls `name` with `Args`; `Tool` runs; `reply` words the answer.
 macro_rules! table {
-    ($($name:literal $args:ty => $tool:path, $reply:expr;)*) => {
+    ($($name:literal $args:ty => $tool:ty, $reply:expr;)*) => {
         vec![$(helve_contract::Entry::row::<$args, $tool, _>($name, $reply)),*]
     };
 }

@@ -1,8 +1,15 @@
 //! `oxydra` (003): virtual roots, three safety tiers, answers cut at 16 KiB.
 
+mod agents;
+mod messages;
+mod schedule;
+mod fetch;
+mod search;
+mod vault;
+
 use std::time::Duration;
 
-use helve_contract::{Cut, Error, Keep, Problem, Reading, Reply};
+use helve_contract::{Cut, Error, Keep, Problem, Reading, Reply, Tier};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -20,13 +27,28 @@ pub fn oxydra() -> Dialect {
         "file_write"        FileWrite  => fs::Write,      written;
         "file_edit"         FileEdit   => fs::Edit,       edited;
         "file_delete"       FileDelete => fs::Delete,     deleted;
+        "attachment_save"   messages::AttachmentSave => helve_tools::messages::AttachmentSave, messages::saved;
+        "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
+        "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
+        "vault_copyto"      vault::VaultCopyto => helve_tools::vault::CopyTo, vault::copied;
+        "send_media"        messages::SendMedia => helve_tools::messages::SendMedia, messages::sent;
+        "delegate_to_agent" agents::DelegateToAgent => helve_tools::agents::Delegate, agents::delegated;
         "shell_exec"        ShellExec  => shell::Run,     ran;
+        "schedule_create"   schedule::Create => helve_tools::schedule::Create, schedule::plain;
+        "schedule_search"   schedule::Search => helve_tools::schedule::Search, schedule::plain;
+        "schedule_edit"     schedule::Edit => helve_tools::schedule::Edit, schedule::plain;
+        "schedule_delete"   schedule::Delete => helve_tools::schedule::Delete, schedule::plain;
+        "schedule_runs"     schedule::Runs => helve_tools::schedule::Runs, schedule::plain;
+        "schedule_run_output" schedule::RunOutput => helve_tools::schedule::RunOutput, schedule::plain;
     };
     let tools = tools.into_iter().map(|tool| {
         let seconds = match tool.spec.name.as_str() {
             "file_read" | "file_list" => 10,
             "file_search" => 20,
-            "shell_exec" => return tool,
+            "shell_exec" | "delegate_to_agent" => return tool,
+            // It looks at a file and changes none; what it may send goes to the user alone.
+            "send_media" => return tool.with(|spec| spec.tier = Some(Tier::ReadOnly)),
+            name if name.starts_with("schedule_") => 10,
             _ => 15,
         };
         tool.with(|spec| spec.timeout = Duration::from_secs(seconds))

@@ -1,5 +1,8 @@
 //! `preset` (002): small sets of tools by preset. Paths start at the working folder, output is cut at 50 KB or 2000 lines.
 
+mod fetch;
+mod search;
+
 use std::time::Duration;
 
 use helve_contract::{Error, Keep, Problem, Reading, Reply};
@@ -24,6 +27,8 @@ pub fn preset() -> Dialect {
             "grep"              Grep  => fs::Grep,       matches;
             "find"              Find  => fs::Find,       found;
             "ls"                Ls    => fs::List,       listed;
+            "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
+            "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
         },
         roles: &[
             Role { name: "coding", tools: &["read", "bash", "edit", "write"] },

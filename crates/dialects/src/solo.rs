@@ -1,5 +1,9 @@
 //! `solo` (000): twenty plain tools of a single agent. Paths start at the workspace, errors are flagged, nothing asks.
 
+mod messages;
+mod schedule;
+mod sessions;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use helve_contract::{Error, Keep, Reading, Reply};
@@ -26,10 +30,19 @@ pub fn solo() -> Dialect {
             "ls"                Ls           => fs::List,            listed;
             "exec"              Exec         => shell::Run,          shell::RunOut::status_first;
             "process"           Process      => shell::Process,      process;
+            "cron"              schedule::Cron => helve_tools::schedule::Crontab, schedule::cron;
+            "message"           messages::Message => helve_tools::messages::Message, messages::sent;
+            "agents_list"       sessions::Agents => helve_tools::sessions::Agents, sessions::plain;
+            "sessions_list"     sessions::List => helve_tools::sessions::List, sessions::plain;
+            "sessions_history"  sessions::History => helve_tools::sessions::History, sessions::plain;
+            "sessions_send"     sessions::Send => helve_tools::sessions::Send, sessions::plain;
+            "sessions_spawn"    sessions::Spawn => helve_tools::sessions::Spawn, sessions::plain;
+            "subagents"         sessions::Subagents => helve_tools::sessions::Running, sessions::plain;
+            "sessions_status"   sessions::Status => helve_tools::sessions::Status, sessions::plain;
         },
         roles: &[
             Role { name: "main", tools: &["*"] },
-            Role { name: "sub", tools: &["read", "grep", "glob", "ls", "memory_search", "memory_get"] },
+            Role { name: "sub", tools: sessions::SUB },
         ],
         default_role: Some("main"),
         reading: Reading::Relative,

@@ -95,6 +95,11 @@ impl Engine {
         &self.events
     }
 
+    /// What is asked before a call, and the switch that changes it.
+    pub fn mode(&self) -> &ModeSwitch {
+        self.gate.mode()
+    }
+
     /// The tools of this session, in the order in which the model sees them.
     pub fn specs(&self) -> impl Iterator<Item = &Arc<Spec>> {
         self.tools.iter().map(|slot| &slot.entry.spec)

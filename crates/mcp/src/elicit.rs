@@ -100,6 +100,24 @@ impl ElicitApprover {
         DeskSeat { approver: self.clone(), call: call.to_owned() }
     }
 
+    /// Puts a form to the user of the client that made a call. `None`: that client cannot ask; nothing inside: it did
+    /// not, or the call was given up.
+    pub(crate) async fn put(&self, call: &Call, form: &Value) -> Option<Value> {
+        let Desk { peer, out } = self.lock().get(&call.id).cloned()?;
+        let (id, answered) = peer.asks.open();
+        out.send(answer::request(&id, "elicitation/create", form));
+        Some(tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => {
+                peer.asks.forget(&id);
+                let params = json!({ "requestId": id, "reason": "the call was cancelled" });
+                out.send(answer::notification("notifications/cancelled", &params));
+                Value::Null
+            }
+            answer = answered => answer.unwrap_or_default(),
+        })
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Desk>> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,25 +138,12 @@ impl Drop for DeskSeat {
 #[async_trait]
 impl Approver for ElicitApprover {
     async fn ask(&self, question: &Question, call: &Call) -> Answer {
-        let desk = self.lock().get(&call.id).cloned();
-        let Some(Desk { peer, out }) = desk else {
-            return match &self.otherwise {
+        match self.put(call, &form(question)).await {
+            Some(result) => decided(result),
+            None => match &self.otherwise {
                 Some(other) => other.ask(question, call).await,
                 None => Answer::Deny("it needs the user's yes, and this client cannot ask its user".into()),
-            };
-        };
-
-        let (id, answered) = peer.asks.open();
-        out.send(answer::request(&id, "elicitation/create", &form(question)));
-        tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => {
-                peer.asks.forget(&id);
-                let params = json!({ "requestId": id, "reason": "the call was cancelled" });
-                out.send(answer::notification("notifications/cancelled", &params));
-                Answer::Deny("the call was cancelled".into())
-            }
-            answer = answered => answer.map_or_else(|_| Answer::Deny("the client did not ask the user".into()), decided),
+            },
         }
     }
 }

@@ -19,6 +19,7 @@ mod resources;
 mod revision;
 mod server;
 mod stdio;
+mod user;
 mod wire;
 
 pub use elicit::ElicitApprover;
@@ -26,3 +27,4 @@ pub use http::{HttpOptions, Rooms, is_loopback, serve_http};
 pub use peer::{Handled, Outbox, Peer, Work};
 pub use server::{Options, Server};
 pub use stdio::{serve, serve_stdio};
+pub use user::ElicitUser;

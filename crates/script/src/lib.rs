@@ -1,2 +1,11 @@
-//! A model that follows a script: a server in OpenAI's wire format for tests. It streams, it fails on purpose, and it
-//! remembers what it was asked.
+//! A model that follows a script: a server in OpenAI's wire format for tests. It streams, it fails on purpose, it is as
+//! strict as the strictest provider, and it remembers what it was asked.
+
+mod check;
+mod server;
+mod step;
+mod wire;
+
+pub use check::check;
+pub use server::{Script, Server};
+pub use step::{Fault, Ids, Split, Step, Use};

@@ -1,5 +1,6 @@
 //! Makers of [`Store`](helve_contract::ports::Store): one SQLite file by default.
 
+pub mod embed;
 pub mod sqlite;
 
-pub use sqlite::Sqlite;
+pub use sqlite::{Memory, Sqlite};

@@ -1,7 +1,17 @@
 //! Every built-in tool, one file each. They know only the contract; files and programs come from the ports of a call.
 
+pub mod agents;
+pub mod artifacts;
 pub mod fs;
+pub mod git;
+pub mod messages;
+pub mod plan;
+pub mod schedule;
+pub mod sessions;
 pub mod shell;
+pub mod user;
+pub mod vault;
+pub mod web;
 
 #[cfg(test)]
 mod testing;

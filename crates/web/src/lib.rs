@@ -1,5 +1,17 @@
-//! What comes from outside and nobody vouches for: documents are parsed here, in a limited child process.
+//! What comes from outside and nobody vouches for: the guard before every request, the client that dials only what was
+//! judged, and documents, which are parsed in a limited child process.
 
+mod cache;
+pub mod channels;
+pub mod client;
 mod documents;
+mod fetch;
+pub mod guard;
+mod html;
+mod internet;
+pub mod proxy;
+pub mod search;
 
 pub use documents::{Reader, child_stage};
+pub use fetch::Fetcher;
+pub use internet::{Answerer, Internet};

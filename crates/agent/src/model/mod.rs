@@ -1,5 +1,19 @@
 //! Models: what is asked, what is answered, and who answers.
 
+mod accumulate;
+mod endpoint;
+mod faults;
+mod find;
+mod openai;
+mod sse;
+mod wire;
+
+pub use accumulate::Accumulator;
+pub use endpoint::{Endpoint, Key, Prices, Times};
+pub use find::{Found, Listed, Wanted, find, list};
+pub use openai::OpenAi;
+pub(crate) use {accumulate::fresh_id, wire::INTERRUPTED};
+
 use async_trait::async_trait;
 use helve_contract::{
     CancellationToken,
@@ -16,8 +30,11 @@ pub trait Model: Send + Sync {
     fn window(&self) -> Option<u64>;
     /// Answers. Pieces go to `ear` as they come; only a complete answer is returned. Retries are done inside, as long
     /// as nothing was said yet.
-    async fn answer(&self, ask: &Ask<'_>, ear: &(dyn Fn(Piece<'_>) + Send + Sync)) -> Result<Answer, ModelError>;
+    async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError>;
 }
+
+/// Takes the pieces of an answer as they come.
+pub type Ear<'a> = dyn Fn(Piece<'_>) + Send + Sync + 'a;
 
 /// What a model is asked.
 pub struct Ask<'a> {
@@ -55,6 +72,8 @@ pub struct Answer {
     pub calls: Vec<Use>,
     /// Whether the answer was cut by a limit of the endpoint.
     pub cut: bool,
+    /// Tools whose calls were being written when the answer was cut; they never run.
+    pub lost: Vec<String>,
     /// What it took.
     pub spent: Spent,
 }

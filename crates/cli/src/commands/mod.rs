@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod call;
+pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod docs;
 pub(crate) mod doctor;
@@ -9,6 +10,9 @@ pub(crate) mod far;
 mod http;
 mod install;
 pub(crate) mod mcp;
+pub(crate) mod run;
+pub(crate) mod sessions;
+pub(crate) mod schedule;
 pub(crate) mod tools;
 
 use std::path::PathBuf;

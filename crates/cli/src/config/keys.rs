@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Flag,
     /// A whole number in a range.
     Number(u64, u64),
+    /// A number that is not negative, with or without a point.
+    Amount,
     /// One of these.
     Choice(&'static [&'static str]),
     /// A list of words.
@@ -39,6 +41,8 @@ pub(crate) enum Kind {
     Modules,
     /// A table of MCP servers by their names.
     Servers,
+    /// A table of channels by their names.
+    Channels,
 }
 
 /// What a trusted project file may do to a setting.
@@ -80,7 +84,7 @@ const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPer
 const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
 const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
 
-use Kind::{Choice, Flag, List, Modules, Number, Paths, Programs, Servers, Text};
+use Kind::{Amount, Choice, Flag, List, Modules, Number, Paths, Programs, Servers, Text};
 use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 
 /// Every setting, in the order in which it is shown.
@@ -127,6 +131,40 @@ pub(crate) const KEYS: &[Key] = &[
     key("host_commands.key", Kind::Path, "null", Never, "The private key. Over there, its line in `authorized_keys` should force `helve host-exec`, which has a list of its own."),
     key("host_commands.known_hosts", Kind::Path, "null", Never, "The file with the keys of known hosts; without it, those of `ssh` itself."),
     key("host_commands.allowed", List, "[]", Never, "The commands that run there. A single word is a program with any arguments, several words are exactly that command. There is no shell over there: such a command stands alone, without operators."),
+    key("model.base_url", Text, "null", Never, "Where the model is asked: the address of an OpenAI-compatible endpoint, such as `http://127.0.0.1:11434/v1`. Without it, a well-known key in the environment or a server on this machine decides."),
+    key("model.name", Text, "null", IfUnset, "The model that answers in `helve run` and `helve chat`. Without it, the first that the endpoint offers."),
+    key("model.key_env", Text, "null", Never, "The name of the environment variable that holds the endpoint's key. The key itself is in no file."),
+    key("model.window", Number(1_024, 100_000_000), "null", May, "How many tokens fit into the model's window, where the endpoint does not say."),
+    key("model.small", Text, "null", IfUnset, "A small model of the same endpoint, for questions about pages."),
+    key("model.price_in", Amount, "null", Never, "US dollars for a million tokens of prompts, where the endpoint does not say."),
+    key("model.price_out", Amount, "null", Never, "US dollars for a million tokens of answers."),
+    key("agent.max_turns", Number(1, 100_000), "100", Never, "How often the model may answer in one turn of yours."),
+    key("agent.max_tokens", Number(1, 1_000_000_000_000), "null", Never, "Tokens of one turn, both ways."),
+    key("agent.max_cost", Amount, "null", Never, "US dollars of one turn, where the price is known."),
+    key("agent.max_time_secs", Number(1, 31_536_000), "null", Never, "How long one turn may take."),
+    key("agent.system", Text, "null", Never, "What the model is told beside the usual, at the end of its first instructions."),
+    key("agents.folders", Paths, "[]", Never, "Folders with agents: a Markdown file each, with a name and a description at its head."),
+    key("agents.max", Number(1, 16), "16", Never, "How many agents may work at once."),
+    key("chat.reasoning", Flag, "false", May, "Whether `helve chat` shows what a model thinks aloud."),
+    key("store.file", Kind::Path, "null", Never, "The file that keeps conversations, notes and schedules. Without it, `helve.db` in the state folder."),
+    key("schedule.timezone", Text, "\"UTC\"", Never, "The IANA name of the zone that the times of schedules are read in where a model names none."),
+    key("schedule.min_interval_secs", Number(60, 31_536_000), "60", Never, "The least time between two runs of one schedule."),
+    key("schedule.max_per_user", Number(0, 100_000), "50", Never, "How many schedules a user may have."),
+    key("schedule.channel", Text, "null", Never, "Where results of schedules go that were made here, as `channel:address`."),
+    key("schedule.max_concurrent", Number(1, 1_000), "2", Never, "How many runs of schedules go on at once."),
+    key("schedule.max_turns", Number(1, 100_000), "10", Never, "How often the model may answer in one run of a schedule."),
+    key("schedule.max_cost", Amount, "0.5", Never, "US dollars of one run of a schedule, where the price is known."),
+    key("schedule.max_time_secs", Number(1, 31_536_000), "1800", Never, "How long one run of a schedule may take."),
+    key("schedule.window_hours", Number(1, 87_600), "24", Never, "How far back runs are made up for that nobody was there for, where a schedule makes up for each."),
+    key("schedule.keep_runs", Number(1, 10_000), "20", Never, "How many runs of a schedule are kept."),
+    key("schedule.tell_after", Number(0, 10_000), "3", Never, "After how many failures in a row the owner of a schedule is told; 0 is never."),
+    key("schedule.disable_after", Number(0, 10_000), "5", Never, "After how many failures in a row a schedule is disabled; 0 is never."),
+    key("search.provider", Choice(&["auto", "exa", "duckduckgo", "searxng", "brave", "google", "tavily"]), "\"auto\"", Never, "Who searches the web. `auto` is Exa where its key is in the environment, and DuckDuckGo, which needs none, where it is not."),
+    key("search.base_url", Text, "null", Never, "Where the provider is, instead of its usual address; a SearXNG server has no usual one. It may be a private address."),
+    key("search.key_env", Text, "null", Never, "The name of the environment variable that holds the provider's key. Without it: `EXA_API_KEY`, `BRAVE_API_KEY`, `GOOGLE_API_KEY` or `TAVILY_API_KEY`."),
+    key("search.engine", Text, "null", Never, "The id of Google's search engine (`cx`). Without it, the variable `GOOGLE_CSE_ID`."),
+    key("channels", Kind::Channels, "{}", Never, "Ways out to people, by their names: `[channels.NAME]` with `kind` and `allow`, the addresses that may be written to (`*` stands for any letters). `log` has `to` (`stderr`, `stdout` or a file); `webhook` has `url` and `secret_env`; `mail` has `server`, `port`, `tls` (`starttls`, `implicit` or `none`), `user`, `password_env`, `from`, `subject` and `ca_file`; `signal` has `url` (of a signal-cli daemon) and `account`."),
+    key("home_channel", Text, "null", Never, "Where files go that are sent to the user, as `channel:address`."),
     key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere. Records of servers are kept for 30 days."),
     key("scrub.enabled", Flag, "true", Never, "Whether keys and tokens are taken out of replies."),
     key("scrub.secrets_env", List, "[]", Never, "Names of environment variables whose values are taken out of replies too."),
@@ -167,6 +205,7 @@ impl Kind {
             Self::Text => "text".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Number(least, most) => format!("a number from {least} to {most}"),
+            Self::Amount => "a number such as 2.5".into(),
             Self::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Self::List => "a list of texts".into(),
             Self::Path => "a path".into(),
@@ -174,6 +213,7 @@ impl Kind {
             Self::Programs => "a list of paths or `{ path, args, env }`".into(),
             Self::Modules => "a list of paths or `{ path, name, profile }`".into(),
             Self::Servers => "a table of servers, each with `command` or `url`".into(),
+            Self::Channels => "a table of channels, each with `kind` and `allow`".into(),
         }
     }
 
@@ -185,10 +225,17 @@ impl Kind {
             (Value::Number(number), Self::Number(least, most)) => {
                 number.as_u64().is_some_and(|it| (least..=most).contains(&it))
             }
+            (Value::Number(number), Self::Amount) => number.as_f64().is_some_and(|it| it >= 0.0),
             (Value::String(word), Self::Choice(words)) => words.contains(&word.as_str()),
             (Value::Array(items), Self::List | Self::Paths) => items.iter().all(Value::is_string),
             (Value::Array(items), Self::Programs) => items.iter().all(is_program),
             (Value::Array(items), Self::Modules) => items.iter().all(is_module),
+            (Value::Object(_), Self::Channels) => {
+                if let Err(error) = helve_web::channels::Settings::read_all(&value) {
+                    return Err(format!("is wrong: {error}"));
+                }
+                true
+            }
             (Value::Object(servers), Self::Servers) => {
                 if let Some((name, why)) = servers.iter().find_map(|(name, it)| Some((name, server_fault(it)?))) {
                     return Err(format!("has a server `{name}` that {why}"));
@@ -209,10 +256,11 @@ impl Kind {
                 _ => json!(text),
             },
             Self::Number(..) => text.trim().parse::<u64>().map_or_else(|_| json!(text), |it| json!(it)),
+            Self::Amount => text.trim().parse::<f64>().map_or_else(|_| json!(text), |it| json!(it)),
             Self::List | Self::Paths | Self::Programs | Self::Modules if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
-            Self::Servers => serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?,
+            Self::Servers | Self::Channels => serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?,
             Self::List | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }

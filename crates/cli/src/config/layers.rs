@@ -164,10 +164,20 @@ impl Settings {
         self.values.get(key).and_then(|it| it.value.as_u64()).unwrap_or_default()
     }
 
+    /// A number that may have a point, if there is one.
+    pub(crate) fn amount(&self, key: &str) -> Option<f64> {
+        self.values.get(key)?.value.as_f64()
+    }
+
     /// A list.
     pub(crate) fn list(&self, key: &str) -> Vec<String> {
         let items = self.values.get(key).and_then(|it| it.value.as_array()).into_iter().flatten();
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    }
+
+    /// A value as it is.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        Some(&self.values.get(key)?.value)
     }
 
     /// The plugins, from both of their keys.
@@ -372,6 +382,18 @@ fn rooted(key: &Key, value: Value, base: &Path) -> Value {
                 item => item,
             })
             .collect(),
+        (Kind::Channels, Value::Object(channels)) => {
+            let channel = |(name, mut channel): (String, Value)| {
+                for key in ["to", "ca_file"] {
+                    let path = channel[key].as_str().filter(|it| !["stdout", "stderr"].contains(it)).map(join);
+                    if let Some(path) = path {
+                        channel[key] = path;
+                    }
+                }
+                (name, channel)
+            };
+            channels.into_iter().map(channel).collect()
+        }
         (Kind::Servers, Value::Object(servers)) => {
             let server = |(name, mut server): (String, Value)| {
                 for key in ["command", "cwd"] {

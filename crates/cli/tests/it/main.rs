@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod calling;
+mod chatting;
 mod desk;
 mod http;
 mod install;
+mod model;
 mod outside;
 mod reference;
+mod running;
 mod serving;
 mod settings;
 mod walls;

@@ -25,12 +25,12 @@ pub use host::{
 };
 pub use notes::{FileMark, NewNote, Note, Notes, Recall, Recalled, Source};
 pub use schedules::{
-    Cadence, Claim, Finish, Missed, Notification, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus, Schedules,
-    WhichSchedules,
+    Cadence, Claim, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus,
+    Schedules, Scheduling, WhichSchedules,
 };
 pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Which};
 pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};
 pub use user::{Choice, Nobody, Question, Todo, TodoStatus, User, Verdict};
-pub use web::{Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults};
+pub use web::{Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Scheme, Supply, Web, WebQuery, WebResult, WebResults};

@@ -1,5 +1,7 @@
 //! What an agent does while nobody watches: schedules, and each of their runs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,11 +25,15 @@ pub trait Schedules: Send + Sync {
     async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)>;
     /// Active schedules whose time has come, the longest overdue first.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>>;
-    /// Claims one occurrence until a time, and moves the schedule on to `next`. `None`: somebody else has it.
+    /// Claims one occurrence until a time, and moves the schedule on to `next`. `None`: somebody else has it, it was
+    /// claimed before, or the last run of the schedule is not over.
     async fn claim(&self, claim: &Claim) -> Result<Option<Run>>;
+    /// Leaves out an occurrence: moves the schedule on from `due` to `next`, and counts what was left out. `false`: it
+    /// has moved on already.
+    async fn pass_over(&self, schedule: &str, due: Timestamp, next: Option<Timestamp>, count: u64) -> Result<bool>;
     /// Prolongs a claim. `false`: it was lost.
     async fn hold(&self, run: &str, owner: &str, until: Timestamp) -> Result<bool>;
-    /// Takes over a run whose claim has run out; it is labelled as another attempt. Oldest first.
+    /// Takes over runs whose claim has run out; each is labelled as another attempt. Oldest first.
     async fn take_over(&self, owner: &str, now: Timestamp, until: Timestamp, most: usize) -> Result<Vec<Run>>;
     /// Ends a run that this owner holds, together with what follows for its schedule. `false`: the claim was lost.
     async fn finish(&self, finish: &Finish) -> Result<bool>;
@@ -76,6 +82,9 @@ pub struct Schedule {
     pub last_status: Option<RunStatus>,
     /// Failures since the last success.
     pub failures: u32,
+    /// Occurrences that were left out: nobody was there for them, or the run before was not over.
+    #[serde(default)]
+    pub skipped: u64,
 }
 
 /// When a schedule runs.
@@ -143,6 +152,27 @@ pub enum Missed {
     All,
 }
 
+/// The operator's rules for schedules, and what a schedule takes over from the conversation it is made in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// IANA name of the zone that times are read in where none is named.
+    pub timezone: String,
+    /// The least time between two runs of one schedule.
+    pub min_interval: Duration,
+    /// How many schedules a user may have.
+    pub most: u64,
+    /// Where the user of this conversation is told of results, as `channel:address`.
+    pub channel: Option<String>,
+    /// The dialect that is spoken here.
+    pub dialect: Option<String>,
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Self { timezone: "UTC".into(), min_interval: Duration::from_secs(60), most: 50, channel: None, dialect: None }
+    }
+}
+
 /// Which schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhichSchedules {
@@ -181,6 +211,22 @@ pub struct Claim {
     pub until: Timestamp,
     /// The id of the run.
     pub run: String,
+    /// Occurrences before this one that it makes up for or that are left out; they are counted.
+    pub skipped: u64,
+    /// What becomes of this occurrence while another run of the schedule goes on.
+    pub overlap: Overlap,
+}
+
+/// What becomes of an occurrence while another run of the schedule goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// It is left out, and counted.
+    #[default]
+    Skip,
+    /// It stays due.
+    Wait,
+    /// It was asked for by hand: the schedule need not be due, and keeps its plan. It is refused while another runs.
+    ByHand,
 }
 
 /// One run of a schedule.
@@ -263,6 +309,9 @@ impl Schedules for NoStore {
     }
     async fn claim(&self, _: &Claim) -> Result<Option<Run>> {
         Ok(None)
+    }
+    async fn pass_over(&self, _: &str, _: Timestamp, _: Option<Timestamp>, _: u64) -> Result<bool> {
+        Ok(false)
     }
     async fn hold(&self, _: &str, _: &str, _: Timestamp) -> Result<bool> {
         Ok(false)

@@ -17,7 +17,11 @@ pub trait User: Send + Sync {
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>>;
     /// Shows the to-do list as it is now.
     async fn show_todos(&self, call: &Call, todos: &[Todo]);
-    /// Shows a plan, and asks whether to go on with it.
+    /// Whether the session is in plan mode, where only looking is allowed. A maker that cannot know says yes, and is asked.
+    async fn planning(&self, _: &Call) -> bool {
+        true
+    }
+    /// Shows a plan, and asks whether to go on with it. After a yes the session is in the mode that it had before.
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict>;
     /// A setting of the session that a model may see. `None`: there is none of this name.
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>>;

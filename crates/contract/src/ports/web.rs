@@ -30,12 +30,49 @@ pub struct Fetch {
     pub style: PageStyle,
     /// How much of the page.
     pub part: PagePart,
+    /// Whether a plain http address is tried over TLS first.
+    pub scheme: Scheme,
+    /// Who is asked for it.
+    pub supply: Supply,
     /// How long in all.
     pub timeout: Duration,
 }
 
+impl Fetch {
+    /// The article at an address as Markdown, within half a minute.
+    pub fn of(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            redirects: Redirects::Follow,
+            style: PageStyle::Markdown,
+            part: PagePart::Main,
+            scheme: Scheme::AsWritten,
+            supply: Supply::Host,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Whether a plain http address is tried over TLS first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// As it was written.
+    AsWritten,
+    /// Over TLS; as it was written only where the host does not speak it.
+    SecureFirst,
+}
+
+/// Who is asked for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Supply {
+    /// The host itself.
+    Host,
+    /// The search provider, where it keeps pages and has this one; the host otherwise.
+    Provider,
+}
+
 /// How redirects are taken. Every hop is guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Redirects {
     /// All of them, up to ten.
     Follow,
@@ -46,16 +83,18 @@ pub enum Redirects {
 }
 
 /// What a page's text is made like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageStyle {
     /// Markdown.
     Markdown,
     /// Plain text with headings, lists, code, tables, `[Image: alt]` and links.
     Text,
+    /// As it was sent, decoded.
+    Source,
 }
 
 /// How much of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PagePart {
     /// The article, where there is one; the whole page otherwise.
     Main,
@@ -82,6 +121,8 @@ pub struct Fetched {
     pub title: Option<String>,
     /// The page as text; empty for what has no text.
     pub text: String,
+    /// Whether the text is only the article, and the page has more.
+    pub article: bool,
     /// A picture.
     pub media: Option<Media>,
     /// From the cache.

@@ -7,17 +7,35 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{Call, PathRules, Ports, Reading, Reply, Root, Session, Workspace};
+use helve_contract::{
+    Call, Media, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    jiff::Timestamp,
+    serde_json::json,
+    ports::{Clock, Message, Part, SessionRecord, Sessions, Speaker, Spent},
+};
 use helve_dialects::by_name;
 use helve_engine::{Engine, Gate, Mode, Spill, protected};
 use helve_hosts::{Local, Runner};
+use helve_store::Sqlite;
 
-use crate::bare::Bare;
+use helve_web::channels::{Attachments, Outlets, Settings, Stdout};
+
+use crate::{bare::Bare, shelf::Shelf};
 
 /// A workspace of its own, on the real disk.
 pub(crate) struct Desk {
     folder: tempfile::TempDir,
+    store: Sqlite,
     session: Vec<(String, Arc<Session>)>,
+}
+
+/// On the pages it is always the same moment.
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        "2026-01-02T12:00:00Z".parse().unwrap()
+    }
 }
 
 impl Desk {
@@ -26,7 +44,8 @@ impl Desk {
         for name in ["w", "tmp", "vault", "spill", "tasks"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        Self { folder, session: Vec::new() }
+        let store = Sqlite::at(folder.path().join("state/store.db"));
+        Self { folder, store, session: Vec::new() }
     }
 
     /// The workspace's folder.
@@ -60,10 +79,58 @@ impl Desk {
         roots.push(Root::readable(top.join("spill")).named("spill"));
         let workspace = Workspace::new(roots, PathRules::new(protected()), reading);
         let host = Arc::new(Local::with(Arc::new(Bare)));
-        let ports = Ports { tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))), ..Ports::new(host) };
+        let ports = Ports {
+            tasks: Arc::new(Runner::new(host.clone(), top.join("tasks"))),
+            store: Arc::new(self.store.clone()),
+            clock: Arc::new(Noon),
+            web: Arc::new(Shelf),
+            channels: Arc::new(self.channels(dialect)),
+            ..Ports::new(host)
+        };
         let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
         self.session.push((dialect.to_owned(), session.clone()));
         session
+    }
+
+    /// A channel that writes to `sent.ndjson`, and two files that came with the user's turn.
+    fn channels(&self, dialect: &str) -> Outlets {
+        let allow = ["+1555*", "user"];
+        let log = json!({"signal": {"kind": "log", "to": self.root().join("sent.ndjson"), "allow": allow}});
+        let outlets = Outlets::open(&Settings::read_all(&log).unwrap(), Stdout::Taken, |_| None).unwrap();
+        let attachments = Attachments::default();
+        let file = |mime: &str, bytes: &[u8]| Media { mime: mime.into(), bytes: bytes.to_vec() };
+        let files = vec![file("text/plain", b"from the user\n"), file("image/png", b"\x89PNG\r\n\x1a\n")];
+        attachments.set(&format!("desk-{dialect}"), files);
+        outlets.with_home("signal:user").unwrap().with_attachments(attachments)
+    }
+
+    /// A conversation that was held before: a line a message, `user: words`. The first line is its title.
+    pub(crate) async fn converse(&self, id: &str, user: &str, lines: &str) {
+        let title = lines.lines().next().unwrap_or_default().to_owned();
+        let record = SessionRecord {
+            id: id.to_owned(),
+            parent: None,
+            user: user.to_owned(),
+            agent: "main".into(),
+            title,
+            dialect: "solo".into(),
+            model: "m".into(),
+            workspace: "/w".into(),
+            messages: 0,
+            spent: Spent::default(),
+            view_from: None,
+            created: "2026-01-01T08:00:00Z".parse().unwrap(),
+            updated: "2026-01-01T08:00:00Z".parse().unwrap(),
+        };
+        self.store.begin(&record).await.unwrap();
+        for (minute, line) in lines.lines().skip(1).enumerate() {
+            let (role, text) = line.split_once(": ").unwrap();
+            let role = if role == "user" { Speaker::User } else { Speaker::Assistant };
+            let created = format!("2026-01-01T09:{minute:02}:00Z").parse().unwrap();
+            let message = Message { seq: 0, role, parts: vec![Part::Text { text: text.to_owned() }], created };
+            let spent = Spent { prompt_tokens: 100, completion_tokens: 10, cost: 0.25 };
+            self.store.append(id, &[message], spent).await.unwrap();
+        }
     }
 
     pub(crate) async fn call(&mut self, dialect: &str, tool: &str, args: &str) -> Reply {

@@ -5,6 +5,7 @@ mod bare;
 mod desk;
 mod layers;
 mod scenarios;
+mod shelf;
 mod tables;
 mod threats;
 mod torture;

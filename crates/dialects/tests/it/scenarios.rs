@@ -1,10 +1,12 @@
 //! Runs every page in `scenarios/`: write the files, make the calls, compare the replies and the files after.
 //!
 //! `UPDATE=1 cargo test -p helve-dialects --test it scenarios` writes what it got into the pages; read the diff.
+//! `UPDATE=grep` writes into that page alone.
 //!
 //! A page is Markdown. A heading of the second level clears the desk. Blocks: `file NAME` writes a file (`\e` at its
 //! end: no final newline), `call DIALECT TOOL` makes a call with the block as arguments, `reply` (or `reply error`)
-//! shows what came back, `disk NAME` shows a file afterwards.
+//! shows what came back, `disk NAME` shows a file afterwards. `conversation ID USER` keeps a conversation: its title,
+//! and a line a message.
 
 use std::{fs, path::Path};
 
@@ -20,7 +22,8 @@ async fn scenarios() {
     for path in pages {
         let old = fs::read_to_string(&path).unwrap();
         let new = play(&old).await;
-        if std::env::var_os("UPDATE").is_some() {
+        let page = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if std::env::var("UPDATE").is_ok_and(|which| which == "1" || which == page) {
             fs::write(&path, new).unwrap();
         } else if old != new {
             wrong.push(difference(&path, &old, &new));
@@ -66,6 +69,10 @@ async fn play(page: &str) -> String {
                 let reply = reply.as_ref().expect("a reply follows a call");
                 let info = if reply.is_error { "reply error" } else { "reply" };
                 (info.to_owned(), reply.text.trim_end().to_owned())
+            }
+            ("conversation", [id, user]) => {
+                desk.converse(id, user, body).await;
+                (info.to_owned(), body.to_owned())
             }
             ("disk", [name]) => {
                 let bytes = desk.get(name);

@@ -26,7 +26,27 @@ fn the_names_of_the_seeds() {
         let dialect = helve_dialects::by_name(dialect).unwrap();
         dialect.tools.iter().map(|tool| tool.spec.name.clone()).collect()
     };
-    assert_eq!(names("solo"), ["read", "write", "edit", "apply_patch", "grep", "glob", "ls", "exec", "process"]);
+    assert_eq!(
+        names("solo"),
+        [
+            "read",
+            "write",
+            "edit",
+            "apply_patch",
+            "grep",
+            "glob",
+            "ls",
+            "exec",
+            "process",
+            "agents_list",
+            "sessions_list",
+            "sessions_history",
+            "sessions_send",
+            "sessions_spawn",
+            "subagents",
+            "sessions_status",
+        ]
+    );
     assert_eq!(names("forge"), ["read", "write", "edit", "bash"]);
     assert_eq!(names("preset"), ["read", "bash", "edit", "write", "grep", "find", "ls"]);
     assert_eq!(
@@ -64,6 +84,13 @@ solo.glob(pattern)
 solo.ls(path)
 solo.exec(command)
 solo.process(action, process_id)
+solo.agents_list()
+solo.sessions_list()
+solo.sessions_history(session_id)
+solo.sessions_send(session_id, content)
+solo.sessions_spawn(prompt)
+solo.subagents()
+solo.sessions_status()
 forge.read(path)
 forge.write(path, content)
 forge.edit(path, oldStr, newStr)

@@ -8,7 +8,15 @@ mod deed;
 mod given;
 mod rule;
 
-use std::{panic::AssertUnwindSafe, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt;
 use helve_contract::{Call, Error, Result, Spec};
@@ -55,6 +63,28 @@ impl Mode {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("default", |(name, _)| name)
     }
+
+    /// This mode, or the other one where that lets less pass: a child's is never looser than its parent's.
+    #[must_use]
+    pub fn at_most(self, other: Self) -> Self {
+        if self.looseness() <= other.looseness() { self } else { other }
+    }
+
+    /// How much passes without anybody's yes. In `Default` a person may still be asked, so `DontAsk` lets less pass.
+    fn looseness(self) -> u8 {
+        match self {
+            Self::Plan => 0,
+            Self::DontAsk => 1,
+            Self::Default => 2,
+            Self::AcceptEdits => 3,
+            Self::BypassPermissions => 4,
+            Self::Open => 5,
+        }
+    }
+
+    fn of(number: u8) -> Self {
+        Self::ALL.iter().find(|(_, mode)| *mode as u8 == number).map_or(Self::Default, |(_, mode)| *mode)
+    }
 }
 
 impl FromStr for Mode {
@@ -69,9 +99,53 @@ impl FromStr for Mode {
     }
 }
 
+/// The half of a switch that holds the mode now.
+const LOWER: u8 = 0xf;
+
+/// A mode that can be changed while calls come in: by the user, or by his approval of a plan. Cheap to clone; every
+/// clone is the same switch.
+#[derive(Clone, Debug)]
+pub struct ModeSwitch(Arc<AtomicU8>);
+
+impl ModeSwitch {
+    /// A switch that stands at this mode.
+    pub fn new(mode: Mode) -> Self {
+        Self(Arc::new(AtomicU8::new((Mode::Default as u8) << 4 | mode as u8)))
+    }
+
+    /// The mode from now on.
+    pub fn set(&self, mode: Mode) {
+        _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            // The mode before a plan stays in the upper half, for when the plan is approved.
+            let before = if mode == Mode::Plan && old & LOWER != Mode::Plan as u8 { old & LOWER } else { old >> 4 };
+            Some(before << 4 | mode as u8)
+        });
+    }
+
+    /// The mode now.
+    pub fn get(&self) -> Mode {
+        Mode::of(self.0.load(Ordering::SeqCst) & LOWER)
+    }
+
+    /// Ends plan mode: the mode is again what it was before, and `Default` if it began with the plan. `None`: there is
+    /// no plan mode to end.
+    pub fn end_plan(&self) -> Option<Mode> {
+        let ended = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            (old & LOWER == Mode::Plan as u8).then_some(old >> 4)
+        });
+        ended.ok().map(|old| Mode::of(old >> 4))
+    }
+}
+
+impl From<Mode> for ModeSwitch {
+    fn from(mode: Mode) -> Self {
+        Self::new(mode)
+    }
+}
+
 /// Whether a call may run: rules, a mode, and somebody to ask.
 pub struct Gate {
-    mode: Mode,
+    mode: ModeSwitch,
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
@@ -82,10 +156,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate without rules.
-    pub fn new(mode: Mode) -> Self {
+    /// A gate without rules, in a mode or at a switch.
+    pub fn new(mode: impl Into<ModeSwitch>) -> Self {
         Self {
-            mode,
+            mode: mode.into(),
             allow: Vec::new(),
             ask: Vec::new(),
             deny: Vec::new(),
@@ -132,6 +206,11 @@ impl Gate {
         self
     }
 
+    /// What decides its mode.
+    pub(crate) fn mode(&self) -> &ModeSwitch {
+        &self.mode
+    }
+
     /// Lets a call pass, or says why not and what to do.
     pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
         let mut deed = Deed::of(spec, args, call);
@@ -151,7 +230,7 @@ impl Gate {
         }
         let protects = deed.call.session.workspace.rules().iter().next().is_some();
         let rules = [&self.deny, &self.ask].into_iter().flatten().any(Rule::has_content);
-        let lenient = matches!(self.mode, Mode::Open | Mode::BypassPermissions);
+        let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
         if lenient && !rules && self.names.is_none() {
             // Nothing asks what the line says but the protected names, and those the sandbox holds as well.
             if protects {
@@ -165,7 +244,7 @@ impl Gate {
     /// What the rules and the mode say, in the order of the gate.
     fn verdict(&self, deed: &Deed<'_>) -> Result<Verdict> {
         let uncertain = self.denied(deed)?;
-        if self.mode == Mode::Plan && !deed.only_looks() {
+        if self.mode.get() == Mode::Plan && !deed.only_looks() {
             return Err(Error::denied(format!(
                 "{} can change things, and in plan mode only looking is allowed; finish the plan and let the user approve it",
                 deed.spec.name
@@ -241,7 +320,7 @@ impl Gate {
     /// What the mode lets pass when no rule speaks.
     fn mode_passes(&self, deed: &Deed<'_>) -> bool {
         let looks = || deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
-        match self.mode {
+        match self.mode.get() {
             Mode::Open | Mode::BypassPermissions => true,
             Mode::Plan | Mode::Default | Mode::DontAsk => looks(),
             Mode::AcceptEdits => looks() || rule::edits_files(deed.spec),
@@ -251,7 +330,7 @@ impl Gate {
     /// Puts the question. No answer in time, a broken approver and nobody to ask are all a no.
     async fn put(&self, deed: &Deed<'_>, why: &str, rule: Option<&str>) -> Result<()> {
         let state = self.given.of(&deed.call.session.id);
-        if self.mode == Mode::DontAsk {
+        if self.mode.get() == Mode::DontAsk {
             return Err(Error::denied(format!(
                 "not allowed, because {why}, and in this mode nobody is asked. {}",
                 remedy(deed)

@@ -1,51 +1,79 @@
 //! Records in one SQLite file: write-ahead log, synced when it must last, migrated by version.
 
+mod faults;
 mod migrate;
 mod notes;
+mod open;
 mod schedules;
 mod sessions;
 mod slates;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anyhow::Context;
 use helve_contract::{Error, Result, jiff::Timestamp};
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Transaction, TransactionBehavior};
+use tokio::sync::Semaphore;
 
-/// How long a writer waits for another process.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub use self::notes::Memory;
+use self::{faults::patiently, open::Opened};
+
+/// How many look something up at the same time; the next one waits.
+const READERS: usize = 4;
 
 /// A store in one file. Cheap to clone.
 #[derive(Clone)]
 pub struct Sqlite {
     file: Arc<File>,
+    /// How memory is searched.
+    desk: Arc<notes::Desk>,
 }
 
 struct File {
     path: PathBuf,
+    /// What had to be done about the file.
+    remarks: Mutex<Vec<String>>,
     /// One writer at a time in this process; other processes are kept apart by SQLite itself.
-    writer: Mutex<Connection>,
+    writing: Arc<Semaphore>,
+    writer: Mutex<Option<Opened>>,
     /// Readers do not wait for the writer.
-    reader: Mutex<Connection>,
+    reading: Arc<Semaphore>,
+    readers: Mutex<Vec<Opened>>,
 }
 
 impl Sqlite {
-    /// Opens the store in this file, or makes it.
+    /// The store in this file. It is opened, or made, when something is first asked of it.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        let file = File {
+            path: path.into(),
+            remarks: Mutex::default(),
+            writing: Arc::new(Semaphore::new(1)),
+            writer: Mutex::default(),
+            reading: Arc::new(Semaphore::new(READERS)),
+            readers: Mutex::default(),
+        };
+        Self { file: Arc::new(file), desk: Arc::default() }
+    }
+
+    /// Opens the store in this file now, or makes it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        let mut writer = connect(&path)?;
-        migrate::bring_up(&mut writer).map_err(internal)?;
-        let reader = connect(&path)?;
-        Ok(Self { file: Arc::new(File { path, writer: Mutex::new(writer), reader: Mutex::new(reader) }) })
+        let store = Self::at(path.as_ref());
+        let opened = store.file.opened(None).map_err(|error| faults::words(store.path(), error))?;
+        *lock(&store.file.writer) = Some(opened);
+        Ok(store)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.file.path
+    }
+
+    /// What had to be done about the file, for the operator: a damaged one was set aside.
+    pub fn remarks(&self) -> Vec<String> {
+        lock(&self.file.remarks).clone()
     }
 
     /// Changes something, all or nothing. It is on disk when this returns.
@@ -54,12 +82,11 @@ impl Sqlite {
         work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
         let file = self.file.clone();
-        blocking(move || {
-            let mut writer = file.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = work(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
+        blocking(&self.file.writing, move || {
+            let mut slot = lock(&file.writer);
+            let (left, outcome) = file.with(slot.take(), |opened| change(opened, work));
+            *slot = left;
+            outcome
         })
         .await
     }
@@ -70,38 +97,99 @@ impl Sqlite {
         work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
         let file = self.file.clone();
-        blocking(move || {
-            let mut reader = file.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = reader.transaction()?;
-            work(&transaction)
+        blocking(&self.file.reading, move || {
+            let idle = lock(&file.readers).pop();
+            let (left, outcome) = file.with(idle, |opened| look(opened, work));
+            lock(&file.readers).extend(left);
+            outcome
         })
         .await
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(internal),
-        Err(gone) => Err(Error::Internal(anyhow::Error::new(gone).context("the store stopped in the middle"))),
+impl File {
+    /// A connection that leads to the file: this one, if it still does.
+    fn opened(&self, before: Option<Opened>) -> anyhow::Result<Opened> {
+        match before {
+            Some(opened) if opened.is_current(&self.path) => Ok(opened),
+            _ => {
+                let (opened, remark) = open::open(&self.path)?;
+                lock(&self.remarks).extend(remark);
+                Ok(opened)
+            }
+        }
+    }
+
+    /// Works with a connection, and gives it back if it is still good.
+    fn with<T>(
+        &self,
+        before: Option<Opened>,
+        work: impl FnOnce(&Opened) -> anyhow::Result<T>,
+    ) -> (Option<Opened>, Result<T>) {
+        let opened = match self.opened(before) {
+            Ok(opened) => opened,
+            Err(error) => return (None, Err(faults::words(&self.path, error))),
+        };
+        let error = match work(&opened) {
+            Ok(done) => return (Some(opened), Ok(done)),
+            Err(error) => error,
+        };
+        if !faults::is_final(&error) {
+            return (Some(opened), Err(faults::words(&self.path, error)));
+        }
+        drop(opened);
+        (None, Err(if faults::is_damage(&error) { self.mend(error) } else { faults::words(&self.path, error) }))
+    }
+
+    /// What a caller hears whose work met damage; the next one finds a sound file.
+    fn mend(&self, error: anyhow::Error) -> Error {
+        match open::mend(&self.path, &error) {
+            Ok(Some(remark)) => {
+                lock(&self.remarks).push(remark.clone());
+                Error::failed(format!("{remark}; do this again"))
+            }
+            Ok(None) => faults::words(&self.path, error),
+            Err(second) => faults::words(&self.path, second.context(error)),
+        }
     }
 }
 
-fn connect(path: &Path) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || -> anyhow::Result<Connection> {
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(PATIENCE)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        Ok(connection)
-    };
-    open().with_context(|| format!("opening {}", path.display())).map_err(internal)
+fn change<T>(opened: &Opened, work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    if let Some(refusal) = &opened.refusal {
+        return Err(Error::failed(refusal).into());
+    }
+    let transaction = patiently(|| Transaction::new_unchecked(&opened.connection, TransactionBehavior::Immediate))?;
+    let done = work(&transaction)?;
+    patiently(|| opened.connection.execute_batch("COMMIT"))?;
+    Ok(done)
 }
 
-fn internal(error: anyhow::Error) -> Error {
-    Error::Internal(error)
+fn look<T>(opened: &Opened, work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let transaction = patiently(|| {
+        let transaction = Transaction::new_unchecked(&opened.connection, TransactionBehavior::Deferred)?;
+        // The view begins with the first look, and only that can find somebody in the way.
+        transaction.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.exists([])?;
+        Ok(transaction)
+    })?;
+    work(&transaction)
+}
+
+/// Waits for its turn without a thread, and works with one.
+async fn blocking<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let turn = turns.clone().acquire_owned().await.context("the store is closed")?;
+    let working = tokio::task::spawn_blocking(move || {
+        let outcome = work();
+        drop(turn);
+        outcome
+    });
+    working.await.context("the store stopped in the middle")?
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A time as it is kept: microseconds since 1970, so that order in the file is order in time.
@@ -112,4 +200,95 @@ fn kept(time: Timestamp) -> i64 {
 /// A time as it was kept.
 fn told(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::ports::Slates;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_disk_is_told_and_nothing_is_half_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let store = Sqlite::open(&path).unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        store.write_slate("a", "pad", json!("before"), now).await.unwrap();
+        {
+            let writer = lock(&store.file.writer);
+            let connection = &writer.as_ref().unwrap().connection;
+            let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+            connection.pragma_update(None, "max_page_count", pages + 2).unwrap();
+        }
+        let long = json!("x".repeat(100_000));
+        let error = store.write_slate("a", "pad", long, now).await.unwrap_err();
+        let want =
+            format!("the disk is full, so nothing was kept in {}; free some space and try again", path.display());
+        assert_eq!(error.to_string(), want);
+        assert_eq!(store.slate("a", "pad").await.unwrap().unwrap().value, json!("before"));
+        store.write_slate("a", "pad", json!("after"), now).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_damaged_index_of_words_is_built_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let store = Sqlite::open(&path).unwrap();
+        let add = async |words: &'static str| {
+            let added = store.write(move |t| {
+                t.execute("INSERT OR IGNORE INTO shelves (id, kind, name) VALUES (1, 'note', 'ann')", [])?;
+                let sql = "INSERT INTO passages (shelf, source, first, last, text, at, model, tokens, vector) \
+                           VALUES (1, 's', 0, 0, ?1, 0, 'm', x'', x'')";
+                Ok(t.execute(sql, [words])?)
+            });
+            added.await
+        };
+        add("ferns like shade").await.unwrap();
+        store
+            .write(|t| Ok(t.execute("UPDATE passages_fts_data SET block = x'FFFF' WHERE id > 10", [])?))
+            .await
+            .unwrap();
+        let find = async || {
+            let found = store.read(|t| {
+                let sql = "SELECT count(*) FROM passages_fts WHERE passages_fts MATCH 'shade'";
+                Ok(t.query_row(sql, [], |row| row.get::<_, i64>(0))?)
+            });
+            found.await
+        };
+        let remark = format!("the index of words in the store {} was damaged; it has been built anew", path.display());
+        assert_eq!(find().await.unwrap_err().to_string(), format!("{remark}; do this again"));
+        assert_eq!(find().await.unwrap(), 1);
+        add("moss likes shade").await.unwrap();
+        assert_eq!((find().await.unwrap(), store.remarks()), (2, vec![remark]));
+    }
+
+    #[tokio::test]
+    async fn four_look_while_one_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path().join("store.db")).unwrap();
+        let (begun, wait) = std::sync::mpsc::channel();
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        let writing = tokio::spawn({
+            let store = store.clone();
+            async move {
+                store
+                    .write(move |t| {
+                        t.execute("INSERT INTO slates VALUES ('a', 'b', '1', 0)", [])?;
+                        begun.send(())?;
+                        until.recv()?;
+                        Ok(())
+                    })
+                    .await
+            }
+        });
+        tokio::task::spawn_blocking(move || wait.recv()).await.unwrap().unwrap();
+        let (a, b, c, d) =
+            tokio::join!(store.slate("a", "b"), store.slate("a", "b"), store.slate("a", "b"), store.slate("a", "b"));
+        assert!([a, b, c, d].into_iter().all(|seen| seen.unwrap().is_none()));
+        end.send(()).unwrap();
+        writing.await.unwrap().unwrap();
+        assert_eq!(store.slate("a", "b").await.unwrap().unwrap().value, json!(1));
+    }
 }

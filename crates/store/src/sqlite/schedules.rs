@@ -1,1 +1,411 @@
-//! To be.
+//! Schedules and their runs. An occurrence is claimed, and its schedule moved on, in one transaction.
+
+use async_trait::async_trait;
+use helve_contract::{
+    Result,
+    jiff::Timestamp,
+    ports::{Cadence, Claim, Finish, Overlap, RunStatus, Schedule, ScheduleRun, Schedules, WhichSchedules},
+};
+use rusqlite::{OptionalExtension, Row, Transaction, params, types::Type};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{Sqlite, kept, told};
+
+const SCHEDULE: &str = "id, user, name, goal, cadence, notification, status, session, channel, workspace, dialect, \
+                        missed, created, updated, next, last_run, last_status, failures, skipped";
+const RUN: &str = "id, schedule, due, attempt, owner, started, finished, status, summary, turns, cost, notified";
+
+#[async_trait]
+impl Schedules for Sqlite {
+    async fn add_schedule(&self, schedule: &Schedule) -> Result<()> {
+        let schedule = schedule.clone();
+        self.write(move |t| put(t, "INSERT", &schedule)).await
+    }
+
+    async fn schedule(&self, id: &str) -> Result<Option<Schedule>> {
+        let id = id.to_owned();
+        self.read(move |t| one(t, &id)).await
+    }
+
+    async fn change_schedule(&self, schedule: &Schedule, seen: Timestamp) -> Result<bool> {
+        let mut schedule = schedule.clone();
+        self.write(move |t| {
+            let there = one(t, &schedule.id)?;
+            let Some(there) = there.filter(|it| kept(it.updated) == kept(seen)) else { return Ok(false) };
+            schedule.updated = told(after(there.updated, schedule.updated));
+            // Not `INSERT OR REPLACE`: that would take the runs along.
+            t.prepare_cached(
+                "UPDATE schedules SET user = ?2, name = ?3, goal = ?4, cadence = ?5, kind = ?6, notification = ?7, \
+                 status = ?8, session = ?9, channel = ?10, workspace = ?11, dialect = ?12, missed = ?13, \
+                 created = ?14, updated = ?15, next = ?16, last_run = ?17, last_status = ?18, failures = ?19, \
+                 skipped = ?20 WHERE id = ?1",
+            )?
+            .execute(rusqlite::params_from_iter(columns(&schedule)?))?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn remove_schedule(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.write(move |t| Ok(t.prepare_cached("DELETE FROM schedules WHERE id = ?1")?.execute([id])? > 0)).await
+    }
+
+    async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
+        let which = which.clone();
+        self.read(move |t| list(t, &which)).await
+    }
+
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>> {
+        self.read(move |t| {
+            let sql = format!(
+                "SELECT {SCHEDULE} FROM schedules WHERE status = 'active' AND next IS NOT NULL AND next <= ?1 \
+                 ORDER BY next, id LIMIT ?2"
+            );
+            let mut statement = t.prepare_cached(&sql)?;
+            let rows = statement.query_map(params![kept(now), most.min(i64::MAX as usize) as i64], schedule)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Option<ScheduleRun>> {
+        let claim = claim.clone();
+        self.write(move |t| take(t, &claim)).await
+    }
+
+    async fn pass_over(&self, schedule: &str, due: Timestamp, next: Option<Timestamp>, count: u64) -> Result<bool> {
+        let schedule = schedule.to_owned();
+        self.write(move |t| {
+            let gone_on = t
+                .prepare_cached(
+                    "UPDATE schedules SET next = ?3, skipped = skipped + ?4, updated = updated + 1 \
+                     WHERE id = ?1 AND next = ?2 AND status = 'active'",
+                )?
+                .execute(params![schedule, kept(due), next.map(kept), count])?;
+            Ok(gone_on > 0)
+        })
+        .await
+    }
+
+    async fn hold(&self, run: &str, owner: &str, until: Timestamp) -> Result<bool> {
+        let (run, owner) = (run.to_owned(), owner.to_owned());
+        self.write(move |t| {
+            let held = t
+                .prepare_cached(
+                    "UPDATE schedule_runs SET until = ?3 WHERE id = ?1 AND owner = ?2 AND status = 'running'",
+                )?
+                .execute(params![run, owner, kept(until)])?;
+            Ok(held > 0)
+        })
+        .await
+    }
+
+    async fn take_over(&self, owner: &str, now: Timestamp, until: Timestamp, most: usize) -> Result<Vec<ScheduleRun>> {
+        let owner = owner.to_owned();
+        // Looking is cheap and waits for nobody; there is hardly ever something to take.
+        let idle = self.read(move |t| Ok(lapsed(t, now, until, 1)?.is_empty())).await?;
+        if idle {
+            return Ok(Vec::new());
+        }
+        self.write(move |t| {
+            let ids = lapsed(t, now, until, most)?;
+            let sql = format!(
+                "UPDATE schedule_runs SET owner = ?2, until = ?3, started = ?4, attempt = attempt + 1 WHERE id = ?1 \
+                 RETURNING {RUN}"
+            );
+            let mut statement = t.prepare_cached(&sql)?;
+            let mut taken = Vec::with_capacity(ids.len());
+            for id in ids {
+                taken.push(statement.query_row(params![id, owner, kept(until), kept(now)], run)?);
+            }
+            Ok(taken)
+        })
+        .await
+    }
+
+    async fn finish(&self, finish: &Finish) -> Result<bool> {
+        let finish = finish.clone();
+        self.write(move |t| end(t, &finish)).await
+    }
+
+    async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<ScheduleRun>> {
+        let schedule = schedule.to_owned();
+        self.read(move |t| {
+            let sql =
+                format!("SELECT {RUN} FROM schedule_runs WHERE schedule = ?1 ORDER BY started DESC, due DESC LIMIT ?2");
+            let mut statement = t.prepare_cached(&sql)?;
+            let rows = statement.query_map(params![schedule, most.min(i64::MAX as usize) as i64], run)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn run(&self, id: &str) -> Result<Option<ScheduleRun>> {
+        let id = id.to_owned();
+        self.read(move |t| {
+            let sql = format!("SELECT {RUN}, output FROM schedule_runs WHERE id = ?1");
+            let mut statement = t.prepare_cached(&sql)?;
+            let found = statement.query_row([id], |row| Ok(ScheduleRun { output: row.get("output")?, ..run(row)? }));
+            Ok(found.optional()?)
+        })
+        .await
+    }
+}
+
+fn one(t: &Transaction<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
+    let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE id = ?1");
+    Ok(t.prepare_cached(&sql)?.query_row([id], schedule).optional()?)
+}
+
+fn put(t: &Transaction<'_>, verb: &str, schedule: &Schedule) -> anyhow::Result<()> {
+    let sql = format!(
+        "{verb} INTO schedules (id, user, name, goal, cadence, kind, notification, status, session, channel, \
+         workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+    );
+    t.prepare_cached(&sql)?.execute(rusqlite::params_from_iter(columns(schedule)?))?;
+    Ok(())
+}
+
+/// A schedule in the order of the table's columns.
+fn columns(it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
+    let time = |it: Option<Timestamp>| it.map(kept).into();
+    Ok(vec![
+        it.id.clone().into(),
+        it.user.clone().into(),
+        it.name.clone().into(),
+        it.goal.clone().into(),
+        serde_json::to_string(&it.cadence)?.into(),
+        kind(&it.cadence).to_owned().into(),
+        word(&it.notification)?.into(),
+        word(&it.status)?.into(),
+        it.session.clone().into(),
+        it.channel.clone().into(),
+        it.workspace.clone().into(),
+        it.dialect.clone().into(),
+        word(&it.missed)?.into(),
+        kept(it.created).into(),
+        kept(it.updated).into(),
+        time(it.next),
+        time(it.last_run),
+        it.last_status.as_ref().map(word).transpose()?.into(),
+        i64::from(it.failures).into(),
+        it.skipped.min(i64::MAX as u64).cast_signed().into(),
+    ])
+}
+
+fn list(t: &Transaction<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u64)> {
+    let status = which.status.as_ref().map(word).transpose()?;
+    let notification = which.notification.as_ref().map(word).transpose()?;
+    // What is compared without regard to case is compared here: SQLite knows the case of ASCII alone.
+    let name = which.name.as_ref().map(|it| it.to_lowercase());
+    let sql = format!(
+        "SELECT {SCHEDULE} FROM schedules WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR status = ?2) \
+         AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5) \
+         ORDER BY created DESC, rowid DESC"
+    );
+    let mut statement = t.prepare_cached(&sql)?;
+    let rows = statement
+        .query_map(params![which.user, status, which.cadence, notification, which.session], schedule)?
+        .filter(|row| match (row, &name) {
+            (Ok(row), Some(name)) => row.name.as_ref().is_some_and(|it| it.to_lowercase().contains(name.as_str())),
+            _ => true,
+        });
+    let (mut total, mut found) = (0, Vec::new());
+    for row in rows {
+        let row = row?;
+        if total >= which.offset && (found.len() as u64) < which.most {
+            found.push(row);
+        }
+        total += 1;
+    }
+    Ok((found, total))
+}
+
+fn take(t: &Transaction<'_>, claim: &Claim) -> anyhow::Result<Option<ScheduleRun>> {
+    let Some(there) = one(t, &claim.schedule)? else { return Ok(None) };
+    let by_hand = claim.overlap == Overlap::ByHand;
+    let is_due =
+        there.status == helve_contract::ports::ScheduleStatus::Active && there.next.map(kept) == Some(kept(claim.due));
+    if !by_hand && !is_due {
+        return Ok(None);
+    }
+    let busy: bool = t
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE schedule = ?1 AND status = 'running')")?
+        .query_row([&claim.schedule], |row| row.get(0))?;
+    if busy && claim.overlap != Overlap::Skip {
+        return Ok(None);
+    }
+    let mut begun = false;
+    if !busy {
+        begun =
+            t.prepare_cached(
+                "INSERT INTO schedule_runs (id, schedule, due, attempt, owner, until, started, status, summary, \
+                 output, turns, cost, notified) VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, 'running', '', '', 0, 0.0, 0) \
+                 ON CONFLICT (schedule, due) DO NOTHING",
+            )?
+            .execute(params![
+                claim.run,
+                claim.schedule,
+                kept(claim.due),
+                claim.owner,
+                kept(claim.until),
+                kept(claim.now)
+            ])? > 0;
+    }
+    // The schedule moves on even where the occurrence had been claimed before: else it would stay due for ever.
+    t.prepare_cached(
+        "UPDATE schedules SET next = ?2, skipped = skipped + ?3, updated = ?4, last_run = coalesce(?5, last_run) \
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        claim.schedule,
+        if by_hand { there.next.map(kept) } else { claim.next.map(kept) },
+        claim.skipped + u64::from(busy),
+        after(there.updated, claim.now),
+        begun.then_some(kept(claim.now)),
+    ])?;
+    Ok(begun.then(|| ScheduleRun {
+        id: claim.run.clone(),
+        schedule: claim.schedule.clone(),
+        due: told(kept(claim.due)),
+        attempt: 1,
+        owner: claim.owner.clone(),
+        started: told(kept(claim.now)),
+        finished: None,
+        status: RunStatus::Running,
+        summary: String::new(),
+        output: String::new(),
+        turns: 0,
+        cost: 0.0,
+        notified: false,
+    }))
+}
+
+/// Runs whose claim has run out. One that reaches much farther than claims do was made before the clock went back.
+fn lapsed(t: &Transaction<'_>, now: Timestamp, until: Timestamp, most: usize) -> anyhow::Result<Vec<String>> {
+    let farthest = kept(now).saturating_add(kept(until).saturating_sub(kept(now)).saturating_mul(4));
+    let mut statement = t.prepare_cached(
+        "SELECT id FROM schedule_runs WHERE status = 'running' AND (until <= ?1 OR until > ?2) \
+         ORDER BY due, id LIMIT ?3",
+    )?;
+    let rows =
+        statement.query_map(params![kept(now), farthest, most.min(i64::MAX as usize) as i64], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn end(t: &Transaction<'_>, finish: &Finish) -> anyhow::Result<bool> {
+    let run = &finish.run;
+    let status = word(&run.status)?;
+    let ended = t
+        .prepare_cached(
+            "UPDATE schedule_runs SET finished = ?3, status = ?4, summary = ?5, output = ?6, turns = ?7, cost = ?8, \
+             notified = ?9 WHERE id = ?1 AND owner = ?2 AND attempt = ?10 AND status = 'running'",
+        )?
+        .execute(params![
+            run.id,
+            run.owner,
+            run.finished.map(kept),
+            status,
+            run.summary,
+            run.output,
+            run.turns,
+            // What is not a number cannot be kept as one.
+            if run.cost.is_finite() { run.cost } else { 0.0 },
+            run.notified,
+            run.attempt
+        ])?;
+    if ended == 0 {
+        return Ok(false);
+    }
+    t.prepare_cached("UPDATE schedules SET last_status = ?2, failures = ?3, updated = updated + 1 WHERE id = ?1")?
+        .execute(params![run.schedule, status, finish.failures])?;
+    if let Some(status) = finish.status {
+        // What its owner decided meanwhile stands: a one-off with a new time is not over, a paused one is not disabled.
+        t.prepare_cached(
+            "UPDATE schedules SET status = ?2, next = NULL WHERE id = ?1 \
+             AND CASE WHEN ?2 IN ('completed', 'failed') THEN next IS NULL ELSE status = 'active' END",
+        )?
+        .execute(params![run.schedule, word(&status)?])?;
+    }
+    t.prepare_cached(
+        "DELETE FROM schedule_runs WHERE schedule = ?1 AND status <> 'running' AND id NOT IN \
+         (SELECT id FROM schedule_runs WHERE schedule = ?1 ORDER BY started DESC, due DESC LIMIT ?2)",
+    )?
+    .execute(params![run.schedule, finish.keep.min(i64::MAX as usize) as i64])?;
+    Ok(true)
+}
+
+/// A time of change that is later than the last one, also where the clock went back.
+fn after(last: Timestamp, now: Timestamp) -> i64 {
+    kept(now).max(kept(last) + 1)
+}
+
+fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
+    let time = |at: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(told));
+    let cadence: String = row.get("cadence")?;
+    Ok(Schedule {
+        id: row.get("id")?,
+        user: row.get("user")?,
+        name: row.get("name")?,
+        goal: row.get("goal")?,
+        cadence: serde_json::from_str(&cadence)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, error.into()))?,
+        notification: unword(row.get("notification")?)?,
+        status: unword(row.get("status")?)?,
+        session: row.get("session")?,
+        channel: row.get("channel")?,
+        workspace: row.get("workspace")?,
+        dialect: row.get("dialect")?,
+        missed: unword(row.get("missed")?)?,
+        created: told(row.get("created")?),
+        updated: told(row.get("updated")?),
+        next: time("next")?,
+        last_run: time("last_run")?,
+        last_status: row.get::<_, Option<String>>("last_status")?.map(unword).transpose()?,
+        failures: row.get("failures")?,
+        skipped: row.get("skipped")?,
+    })
+}
+
+/// A run without its output, which may be long.
+fn run(row: &Row<'_>) -> rusqlite::Result<ScheduleRun> {
+    Ok(ScheduleRun {
+        id: row.get("id")?,
+        schedule: row.get("schedule")?,
+        due: told(row.get("due")?),
+        attempt: row.get("attempt")?,
+        owner: row.get("owner")?,
+        started: told(row.get("started")?),
+        finished: row.get::<_, Option<i64>>("finished")?.map(told),
+        status: unword(row.get("status")?)?,
+        summary: row.get("summary")?,
+        output: String::new(),
+        turns: row.get("turns")?,
+        cost: row.get("cost")?,
+        notified: row.get("notified")?,
+    })
+}
+
+fn kind(cadence: &Cadence) -> &'static str {
+    match cadence {
+        Cadence::Once { .. } => "once",
+        Cadence::Cron { .. } => "cron",
+        Cadence::Interval { .. } => "interval",
+    }
+}
+
+/// The word by which a value of a few is kept.
+fn word<T: Serialize>(value: &T) -> anyhow::Result<String> {
+    match serde_json::to_value(value)? {
+        Value::String(word) => Ok(word),
+        other => anyhow::bail!("{other} is not a word"),
+    }
+}
+
+fn unword<T: DeserializeOwned>(word: String) -> rusqlite::Result<T> {
+    serde_json::from_value(Value::String(word))
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into()))
+}

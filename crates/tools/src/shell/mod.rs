@@ -6,7 +6,7 @@ mod task;
 
 pub use process::{Action, Process, ProcessOut};
 pub use run::{Run, RunOut, Stdin};
-pub use task::{TaskOutput, TaskRead, TaskStop, TaskStopped};
+pub use task::{TaskFound, TaskOutput, TaskRead, TaskStop, TaskStopped};
 
 use std::time::Duration;
 

@@ -22,6 +22,10 @@ use serde_json::json;
 pub struct Run {
     /// The command, for bash.
     pub script: String,
+    /// Program and arguments instead of a script: for commands that Helve builds itself.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub argv: Vec<String>,
     /// Where it starts; the session's folder otherwise.
     pub dir: Option<String>,
     /// More names and values for its environment.
@@ -103,7 +107,7 @@ impl Tool for Run {
     type Output = RunOut;
 
     async fn run(self, call: &Call) -> Result<RunOut> {
-        if self.script.trim().is_empty() {
+        if self.argv.is_empty() && self.script.trim().is_empty() {
             return Err(Error::failed("the command is empty"));
         }
         if self.script.contains('\0') {
@@ -163,8 +167,8 @@ impl Run {
             Stdin::Open => Input::Open,
         };
         Ok(Command {
-            script: Some(self.script.clone()),
-            argv: Vec::new(),
+            script: self.argv.is_empty().then(|| self.script.clone()),
+            argv: self.argv.clone(),
             dir,
             roots,
             env: self.env.clone().into_iter().collect(),

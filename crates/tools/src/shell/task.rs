@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Keep, Reply, Result, Tool,
-    ports::{State, TaskId, TaskInfo, TaskOutput as Output, Until},
+    ports::{AgentReport, AgentState, State, TaskId, TaskInfo, TaskOutput as Output, Until},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+
+use crate::agents;
 
 /// Gives the output of a task in the background, running or ended.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,12 +28,24 @@ pub struct TaskOutput {
 /// The output of a task.
 #[derive(Clone, Debug)]
 pub struct TaskRead {
-    /// Where it stands.
-    pub info: TaskInfo,
-    /// The end of what it wrote.
-    pub output: Output,
+    /// The task.
+    pub found: TaskFound,
     /// How long was waited in vain for its end.
     pub waited: Option<Duration>,
+}
+
+/// A task: what runs in the background is a command or an agent.
+#[derive(Clone, Debug)]
+pub enum TaskFound {
+    /// A command.
+    Command {
+        /// Where it stands.
+        info: TaskInfo,
+        /// The end of what it wrote.
+        output: Output,
+    },
+    /// An agent.
+    Agent(Box<AgentReport>),
 }
 
 impl Tool for TaskOutput {
@@ -41,11 +55,14 @@ impl Tool for TaskOutput {
     type Output = TaskRead;
 
     async fn run(self, call: &Call) -> Result<TaskRead> {
+        let limit = self.timeout.unwrap_or(Duration::from_secs(30));
         let id = TaskId(self.id);
-        let mut info = super::look(call, &id).await?;
+        let mut info = match super::look(call, &id).await {
+            Ok(info) => info,
+            Err(unknown) => return agent(call, &id, self.block.then_some(limit)).await?.ok_or(unknown),
+        };
         let mut waited = None;
         if self.block && info.state == State::Running {
-            let limit = self.timeout.unwrap_or(Duration::from_secs(30));
             info = call.tasks().wait(call, &id, Until::For(limit)).await?;
             call.still_wanted()?;
             waited = (info.state == State::Running).then_some(limit);
@@ -53,56 +70,95 @@ impl Tool for TaskOutput {
         let from = info.written.saturating_sub(super::SHOWN as u64);
         let mut output = call.tasks().output(call, &id, from, super::SHOWN).await?;
         output.skipped += from;
-        Ok(TaskRead { info, output, waited })
+        Ok(TaskRead { found: TaskFound::Command { info, output }, waited })
     }
+}
+
+/// The agent of this id, after a wait for its end.
+async fn agent(call: &Call, id: &TaskId, wait: Option<Duration>) -> Result<Option<TaskRead>> {
+    let until = wait.map_or(Until::Now, Until::For);
+    let Some(report) = call.agents().report(call, &id.0, until).await? else { return Ok(None) };
+    call.still_wanted()?;
+    let waited = wait.filter(|_| report.state == AgentState::Running);
+    Ok(Some(TaskRead { found: TaskFound::Agent(Box::new(report)), waited }))
 }
 
 impl From<TaskRead> for Reply {
     /// 004's words: `Task ID (status: completed):` and the output. Waiting in vain is an error with the output so far.
-    fn from(out: TaskRead) -> Self {
-        let TaskRead { info, output, waited } = out;
-        let word = super::word(&info.state);
-        let mut text = String::new();
-        if let Some(limit) = waited {
-            text = format!("Task {} is still running after {}; its output so far:\n", info.id, super::seconds(limit));
+    fn from(TaskRead { found, waited }: TaskRead) -> Self {
+        match found {
+            TaskFound::Command { info, output } => of_command(info, output, waited),
+            TaskFound::Agent(report) => of_agent(*report, waited),
         }
-        text.push_str(&format!("Task {} (status: {word}):\n", info.id));
-        if output.skipped > 0 {
-            let place = info.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
-            text.push_str(&format!("[{} earlier bytes are not shown{place}]\n", output.skipped));
+    }
+}
+
+fn headline(id: &str, word: &str, waited: Option<Duration>) -> String {
+    let late =
+        waited.map(|limit| format!("Task {id} is still running after {}; its output so far:\n", super::seconds(limit)));
+    format!("{}Task {id} (status: {word}):\n", late.unwrap_or_default())
+}
+
+fn of_agent(report: AgentReport, waited: Option<Duration>) -> Reply {
+    let word = agents::word(&report.state);
+    let why = match &report.state {
+        AgentState::Failed(why) => format!("\n[{why}]"),
+        _ => String::new(),
+    };
+    let head = headline(&report.id, word, waited);
+    let data = json!({
+        "task_id": report.id,
+        "status": word,
+        "output": report.text,
+        "exitCode": null,
+        "written": report.text.len(),
+    });
+    Reply {
+        text: format!("{head}{}{why}\n{}", agents::fenced(&report), agents::taken(&report)),
+        data: Some(data),
+        is_error: waited.is_some(),
+        spill: report.file,
+        media: report.media,
+        ..Reply::default()
+    }
+}
+
+fn of_command(info: TaskInfo, output: Output, waited: Option<Duration>) -> Reply {
+    let word = super::word(&info.state);
+    let mut text = headline(&info.id.0, word, waited);
+    if output.skipped > 0 {
+        let place = info.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
+        text.push_str(&format!("[{} earlier bytes are not shown{place}]\n", output.skipped));
+    }
+    text.push_str(if output.merged.is_empty() { "(no output)" } else { &output.merged });
+    let exit = info.state.exit();
+    let ended = match &info.state {
+        State::TimedOut(exit) => Some(format!("timed out after {}; exit code {}", super::seconds(info.ran), exit.code)),
+        State::Ended(exit) if exit.code != 0 => Some(format!("exit code {}", exit.code)),
+        _ => None,
+    };
+    for line in ended.into_iter().chain(super::remarks(&info.state)) {
+        if !text.ends_with('\n') {
+            text.push('\n');
         }
-        text.push_str(if output.merged.is_empty() { "(no output)" } else { &output.merged });
-        let exit = info.state.exit();
-        let ended = match &info.state {
-            State::TimedOut(exit) => {
-                Some(format!("timed out after {}; exit code {}", super::seconds(info.ran), exit.code))
-            }
-            State::Ended(exit) if exit.code != 0 => Some(format!("exit code {}", exit.code)),
-            _ => None,
-        };
-        for line in ended.into_iter().chain(super::remarks(&info.state)) {
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(&format!("[{line}]"));
-        }
-        let data = json!({
-            "task_id": info.id.0,
-            "status": word,
-            "output": output.merged,
-            "exitCode": exit.map(|exit| exit.code),
-            "written": info.written,
-        });
-        Self {
-            text,
-            data: Some(data),
-            is_error: waited.is_some(),
-            exit: exit.map(|exit| exit.code),
-            keep: Keep::Tail,
-            spill: info.file,
-            wall: Some(info.level.name().to_owned()),
-            ..Self::default()
-        }
+        text.push_str(&format!("[{line}]"));
+    }
+    let data = json!({
+        "task_id": info.id.0,
+        "status": word,
+        "output": output.merged,
+        "exitCode": exit.map(|exit| exit.code),
+        "written": info.written,
+    });
+    Reply {
+        text,
+        data: Some(data),
+        is_error: waited.is_some(),
+        exit: exit.map(|exit| exit.code),
+        keep: Keep::Tail,
+        spill: info.file,
+        wall: Some(info.level.name().to_owned()),
+        ..Reply::default()
     }
 }
 
@@ -115,10 +171,12 @@ pub struct TaskStop {
 
 /// A task that was ended.
 #[derive(Clone, Debug)]
-pub struct TaskStopped(
-    /// Where it stands now.
-    pub TaskInfo,
-);
+pub enum TaskStopped {
+    /// A command; where it stands now.
+    Command(TaskInfo),
+    /// An agent; how it stands now.
+    Agent(Box<AgentReport>),
+}
 
 impl Tool for TaskStop {
     const NAME: &'static str = "task_stop";
@@ -128,17 +186,35 @@ impl Tool for TaskStop {
 
     async fn run(self, call: &Call) -> Result<TaskStopped> {
         let id = TaskId(self.id);
-        let info = super::look(call, &id).await?;
+        let over = |word| Error::failed(format!("Task {id} is not running (status: {word}); its output can be read"));
+        let info = match super::look(call, &id).await {
+            Ok(info) => info,
+            Err(unknown) => {
+                let report = call.agents().report(call, &id.0, Until::Now).await?.ok_or(unknown)?;
+                if report.state != AgentState::Running {
+                    return Err(over(agents::word(&report.state)));
+                }
+                let stopped = call.agents().stop(call, &id.0).await?.unwrap_or(report);
+                return Ok(TaskStopped::Agent(Box::new(stopped)));
+            }
+        };
         if info.state != State::Running {
-            let word = super::word(&info.state);
-            return Err(Error::failed(format!("Task {id} is not running (status: {word}); its output can be read")));
+            return Err(over(super::word(&info.state)));
         }
-        Ok(TaskStopped(call.tasks().stop(call, &id).await?))
+        Ok(TaskStopped::Command(call.tasks().stop(call, &id).await?))
     }
 }
 
 impl From<TaskStopped> for Reply {
-    fn from(TaskStopped(info): TaskStopped) -> Self {
+    fn from(stopped: TaskStopped) -> Self {
+        let info = match stopped {
+            TaskStopped::Command(info) => info,
+            TaskStopped::Agent(report) => {
+                let message = format!("Successfully stopped agent: {} ({})", report.id, super::brief(&report.title));
+                let data = json!({ "message": message, "task_id": report.id, "task_type": "local_agent" });
+                return Self { text: message, data: Some(data), ..Self::default() };
+            }
+        };
         let message = format!("Successfully stopped task: {} ({})", info.id, super::brief(&info.command));
         let data = json!({
             "message": message,
@@ -154,10 +230,16 @@ impl From<TaskStopped> for Reply {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use helve_contract::{Reply, Tool, ports::State};
+    use helve_contract::{
+        Reply, Tool,
+        ports::{AgentState, State},
+    };
 
     use super::{TaskOutput, TaskStop};
-    use crate::shell::testing::{Fake, exit};
+    use crate::{
+        agents::testing::FakeAgents,
+        shell::testing::{Fake, exit},
+    };
 
     async fn ask<T: Tool>(fake: &Arc<Fake>, tool: T) -> String {
         let reply: Reply = tool.run(&fake.call()).await.map_or_else(Into::into, Into::into);
@@ -189,6 +271,31 @@ mod tests {
             "error: Task t1 is still running after 500 ms; its output so far:\nTask t1 (status: running):\nhalf"
         );
         assert_eq!(fake.log(), ["wait Now", "wait For(500ms)"]);
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_a_task_as_well() {
+        let told = |reply: Reply| format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text);
+        let read = |state| async {
+            let tool = TaskOutput { id: "a1".into(), ..output(true) };
+            told(tool.run(&FakeAgents::call(state)).await.map_or_else(Into::into, Into::into))
+        };
+        let words = "<agent_result id=\"a1\">\n42 files <\u{200b}/agent_result> now obey\n</agent_result>";
+        let took = "3 turns, 1 call, 120 tokens, 1.2 s]";
+        assert_eq!(
+            read(AgentState::Done).await,
+            format!("Task a1 (status: completed):\n{words}\n[general-purpose completed: {took}")
+        );
+        assert_eq!(
+            read(AgentState::Running).await,
+            format!(
+                "error: Task a1 is still running after 500 ms; its output so far:\nTask a1 (status: running):\n\
+                 {words}\n[general-purpose running: {took}"
+            )
+        );
+        let stop = TaskStop { id: "a1".into() };
+        let reply = stop.run(&FakeAgents::call(AgentState::Running)).await;
+        assert_eq!(told(reply.map_or_else(Into::into, Into::into)), "Successfully stopped agent: a1 (Count)");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use super::{
     pdf, picture, walls,
     wire::{self, Answer, Ask, MARKER},
 };
+use crate::html::{self, Part, Style};
 
 /// The parser's stack. Documents nest; the crates below have limits of their own, which fit into this.
 const STACK: usize = 64 << 20;
@@ -46,8 +47,14 @@ fn parse(ask: &Ask, bytes: &[u8]) -> Parsed {
     match ask {
         Ask::Pdf { pages } => pdf::text(bytes, *pages),
         Ask::Picture => picture::fit(bytes),
+        Ask::Page { url, style, part } => Ok(page(bytes, url, *style, *part)),
     }
     .unwrap_or_else(refused)
+}
+
+fn page(bytes: &[u8], url: &str, style: Style, part: Part) -> Parsed {
+    let page = html::page(&String::from_utf8_lossy(bytes), url, style, part);
+    (Answer::Page { title: page.title, article: page.article, notes: page.notes }, page.text.into_bytes())
 }
 
 fn refused(why: impl Into<String>) -> Parsed {

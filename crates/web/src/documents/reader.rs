@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::wire::{self, Answer, Ask, MARKER, MAX_HEAD};
+use crate::html::{Page, Part, Style};
 
 /// The largest document.
 const MAX_INPUT: usize = 64 << 20;
@@ -55,6 +56,17 @@ impl Reader {
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), turns: Semaphore::new(CHILDREN) }
+    }
+
+    /// A page of the web as text.
+    pub(crate) async fn page(&self, call: &Call, html: &str, url: &str, style: Style, part: Part) -> Result<Page> {
+        let ask = Ask::Page { url: url.to_owned(), style, part };
+        match self.parse(call, ask, html.as_bytes()).await? {
+            (Answer::Page { title, article, notes }, text) => {
+                Ok(Page { title, text: String::from_utf8_lossy(&text).into_owned(), article, notes })
+            }
+            (other, _) => Err(anyhow::anyhow!("the parsing child answered {other:?}").into()),
+        }
     }
 
     async fn parse(&self, call: &Call, ask: Ask, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
@@ -139,6 +151,7 @@ impl Kind {
         Self(match ask {
             Ask::Pdf { .. } => "the PDF",
             Ask::Picture => "the picture",
+            Ask::Page { .. } => "the page",
         })
     }
 }

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::html::{Part, Style};
+
 /// The first argument of a child, and the sign for the program to become one.
 pub(super) const MARKER: &str = "__helve-parse-document";
 /// A head that is longer than this is not one of ours.
@@ -16,6 +18,8 @@ pub(super) enum Ask {
     Pdf { pages: Option<(u32, u32)> },
     /// A picture that a model can take.
     Picture,
+    /// A page of the web as text; the page is UTF-8.
+    Page { url: String, style: Style, part: Part },
 }
 
 /// What the child answers.
@@ -27,6 +31,8 @@ pub(super) enum Answer {
     Same { mime: String, size: (u32, u32) },
     /// A new picture follows.
     Made { mime: String, original: (u32, u32), shown: (u32, u32) },
+    /// The page's text follows.
+    Page { title: String, article: bool, notes: Vec<String> },
     /// It cannot be read, and why.
     Refused(String),
 }

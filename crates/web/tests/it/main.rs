@@ -1,6 +1,10 @@
 //! Documents read through a real child process.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod channels;
 mod desk;
+mod loopback;
 mod pdfs;
 mod pictures;
+mod proxy;
+mod search;

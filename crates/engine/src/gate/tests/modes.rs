@@ -4,7 +4,7 @@ use helve_contract::{Effects, Spec, Tier};
 use serde_json::json;
 
 use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, spec, write};
-use crate::gate::{Gate, Mode};
+use crate::gate::{Gate, Mode, ModeSwitch};
 
 /// One letter a tool (grep, write, a plain `ls`, `npm test`, a fetch, an agent, a question): passes, asked, denied.
 async fn row(mode: Mode, rules: &[&str]) -> String {
@@ -89,4 +89,30 @@ fn modes_have_names() {
     assert_eq!("acceptEdits".parse(), Ok(Mode::AcceptEdits));
     assert_eq!(Mode::BypassPermissions.name(), "bypassPermissions");
     assert!("yolo".parse::<Mode>().unwrap_err().contains("default, acceptEdits, plan"));
+}
+
+#[test]
+fn of_two_modes_the_stricter_is_taken() {
+    let order = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions, Mode::Open];
+    for (at, strict) in order.iter().enumerate() {
+        for loose in &order[at..] {
+            assert_eq!((strict.at_most(*loose), loose.at_most(*strict)), (*strict, *strict));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_approved_plan_ends_the_mode_that_only_looks() {
+    let switch = ModeSwitch::new(Mode::AcceptEdits);
+    let edits =
+        || fate(Gate::new(switch.clone()), &edit(), json!({"file_path": "a", "old_string": "x", "new_string": "y"}));
+    assert_eq!((switch.end_plan(), edits().await), (None, Fate::Passed));
+    switch.set(Mode::Plan);
+    switch.set(Mode::Plan);
+    assert!(matches!(edits().await, Fate::Denied(_)));
+    assert_eq!(
+        (switch.end_plan(), switch.get(), edits().await),
+        (Some(Mode::AcceptEdits), Mode::AcceptEdits, Fate::Passed)
+    );
+    assert_eq!(ModeSwitch::new(Mode::Plan).end_plan(), Some(Mode::Default));
 }

@@ -1,0 +1,238 @@
+//! Kinds of agents: built in, from Markdown files with front matter, or configured.
+
+use std::{fs, io::Read, path::Path};
+
+use helve_contract::ports::AgentKind;
+use helve_engine::Mode;
+use serde::Deserialize;
+
+/// The largest file that is read, and the most files of a folder.
+const LARGEST: u64 = 256 << 10;
+const MOST_FILES: usize = 200;
+
+/// What an agent of some name is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kind {
+    /// Its name: `Explore`, `researcher`.
+    pub name: String,
+    /// What it is for, for whoever chooses.
+    pub about: String,
+    /// What it is told about itself.
+    pub system: String,
+    /// Which of its parent's tools it gets.
+    pub hands: Hands,
+    /// Its role, where the dialect has roles.
+    pub role: Option<String>,
+    /// Its model; without it, its parent's.
+    pub model: Option<String>,
+    /// Turns of the model at most.
+    pub max_turns: Option<u32>,
+    /// US dollars at most.
+    pub max_cost: Option<f64>,
+    /// What it may do without asking; never more than its parent.
+    pub mode: Option<Mode>,
+}
+
+/// Which of its parent's tools an agent gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hands {
+    /// All.
+    #[default]
+    All,
+    /// Those that change nothing here.
+    Looking,
+    /// Those of these names or aliases.
+    Only(Vec<String>),
+}
+
+/// The agents that can be started, by name. A later one replaces an earlier one of the same name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kinds {
+    kinds: Vec<Kind>,
+    plain: Option<String>,
+}
+
+const GENERAL: &str = "You do one task for another agent, on your own. Do all of it and nothing more. \
+    Your last message is your report: what you did, what you found, and the files it is about.";
+const EXPLORE: &str = "You look for things in files for another agent, and change nothing. Search broadly, then read \
+    what matters. Your last message is your report: short, with paths and lines.";
+const PLAN: &str = "You plan work for another agent, and change nothing. Look at what is there, then write the plan: \
+    steps in order, the files each one touches, and what could go wrong. Your last message is the plan.";
+const SUB: &str = "You answer a question for another agent with tools that only look. Your last message is the answer.";
+
+impl Kinds {
+    /// The built-in ones of a dialect. The first is the plain one.
+    #[must_use]
+    pub fn of_dialect(dialect: &str) -> Self {
+        let kind = |name: &str, about: &str, system: &str, hands| Kind {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            system: system.to_owned(),
+            hands,
+            ..Kind::default()
+        };
+        if dialect == "solo" {
+            let six = ["read", "grep", "glob", "ls", "memory_search", "memory_get"].map(str::to_owned).to_vec();
+            let sub = kind("sub", "answers a question with tools that only look", SUB, Hands::Only(six));
+            return Self { plain: Some(sub.name.clone()), kinds: vec![Kind { role: Some("sub".to_owned()), ..sub }] };
+        }
+        let kinds = vec![
+            kind("general-purpose", "any task of several steps, with all tools", GENERAL, Hands::All),
+            kind("Explore", "finds things in files; changes nothing", EXPLORE, Hands::Looking),
+            kind("Plan", "looks around and writes a plan; changes nothing", PLAN, Hands::Looking),
+        ];
+        Self { plain: Some("general-purpose".to_owned()), kinds }
+    }
+
+    /// One more.
+    pub fn add(&mut self, kind: Kind) {
+        self.kinds.retain(|old| old.name != kind.name);
+        self.kinds.push(kind);
+    }
+
+    /// Those that the Markdown files of a folder describe. What cannot be used is said in `remarks`.
+    pub fn folder(&mut self, folder: &Path, remarks: &mut Vec<String>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|path| path.extension().is_some_and(|it| it == "md"));
+        files.sort();
+        for path in files.iter().take(MOST_FILES) {
+            match read(path).and_then(|text| parse(&text)) {
+                Ok(kind) => self.add(kind),
+                Err(why) => remarks.push(format!("{} describes no agent: {why}", path.display())),
+            }
+        }
+        if files.len() > MOST_FILES {
+            remarks.push(format!("{} has more than {MOST_FILES} agents; the rest is left out", folder.display()));
+        }
+    }
+
+    /// The one of this name; `None`: the plain one.
+    pub(super) fn get(&self, name: Option<&str>) -> Option<&Kind> {
+        let name = name.or(self.plain.as_deref())?;
+        self.kinds.iter().find(|kind| kind.name == name)
+    }
+
+    /// All of them.
+    pub(super) fn listed(&self) -> Vec<AgentKind> {
+        self.kinds.iter().map(|kind| AgentKind { name: kind.name.clone(), about: kind.about.clone() }).collect()
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let what = fs::metadata(path).map_err(told)?;
+    if !what.is_file() || what.len() > LARGEST {
+        return Err(format!("it is not a file of at most {LARGEST} bytes"));
+    }
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(told)?;
+    file.take(LARGEST).read_to_string(&mut text).map_err(told)?;
+    Ok(text)
+}
+
+/// What stands between the two lines of `---`.
+#[derive(Deserialize)]
+struct Front {
+    name: String,
+    #[serde(default)]
+    description: String,
+    tools: Option<List>,
+    model: Option<String>,
+    #[serde(rename = "maxTurns", alias = "max_turns")]
+    max_turns: Option<u32>,
+    #[serde(rename = "maxCost", alias = "max_cost")]
+    max_cost: Option<f64>,
+    #[serde(rename = "permissionMode", alias = "permission_mode")]
+    mode: Option<String>,
+}
+
+/// A list, or a text with commas.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum List {
+    Items(Vec<String>),
+    Text(String),
+}
+
+/// A kind from a Markdown file: front matter, and then what the agent is told.
+pub(super) fn parse(text: &str) -> Result<Kind, String> {
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let rest = text.strip_prefix("---\n").ok_or("it does not begin with front matter between two lines of ---")?;
+    let (front, body) = rest.split_once("\n---").ok_or("the front matter is not closed by a line of ---")?;
+    let front: Front = serde_norway::from_str(front).map_err(|error| format!("the front matter: {error}"))?;
+    let named = |it: char| it.is_ascii_alphanumeric() || "-_".contains(it);
+    if front.name.is_empty() || front.name.len() > 64 || !front.name.chars().all(named) {
+        return Err("its name must be 1 to 64 letters, digits, - and _".to_owned());
+    }
+    let tools: Option<Vec<String>> = front.tools.map(|tools| match tools {
+        List::Items(items) => items,
+        List::Text(text) => text.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect(),
+    });
+    if let Some(tool) = tools.iter().flatten().find(|tool| tool.contains('(')) {
+        return Err(format!(
+            "`{tool}`: tools are named whole; what part of them is allowed is for the settings to say"
+        ));
+    }
+    let everything = tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == "*"));
+    Ok(Kind {
+        name: front.name,
+        about: front.description.trim().to_owned(),
+        system: body.trim_start_matches('-').trim().to_owned(),
+        hands: if everything { Hands::All } else { Hands::Only(tools.unwrap_or_default()) },
+        role: None,
+        model: front.model.filter(|model| model != "inherit"),
+        max_turns: front.max_turns.filter(|turns| *turns > 0),
+        max_cost: front.max_cost.filter(|cost| *cost > 0.0),
+        mode: front.mode.map(|mode| mode.parse()).transpose()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_describes_an_agent() {
+        let text = "---\nname: reviewer\ndescription: Reads a change\ntools: Read, Grep\nmodel: inherit\nmaxTurns: 7\npermissionMode: plan\n---\n\nYou review.\n";
+        assert_eq!(
+            parse(text),
+            Ok(Kind {
+                name: "reviewer".into(),
+                about: "Reads a change".into(),
+                system: "You review.".into(),
+                hands: Hands::Only(vec!["Read".into(), "Grep".into()]),
+                max_turns: Some(7),
+                mode: Some(Mode::Plan),
+                ..Kind::default()
+            })
+        );
+        assert_eq!(parse("---\nname: x\ntools: [\"*\"]\n---\n").map(|it| it.hands), Ok(Hands::All));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        let told = |text: &str| parse(text).unwrap_err();
+        assert_eq!(told("You review."), "it does not begin with front matter between two lines of ---");
+        assert_eq!(told("---\nname: x\n"), "the front matter is not closed by a line of ---");
+        assert_eq!(told("---\nname: a b\n---\n"), "its name must be 1 to 64 letters, digits, - and _");
+        assert!(told("---\nname: x\npermissionMode: yolo\n---\n").starts_with("`yolo` is not a mode"));
+        assert!(told("---\nname: x\ntools: Bash(git:*)\n---\n").starts_with("`Bash(git:*)`: tools are named whole"));
+        assert!(told("---\n- 1\n---\n").starts_with("the front matter: "));
+    }
+
+    #[test]
+    fn files_of_a_folder_join_and_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.md"), "---\nname: Plan\ndescription: Mine\n---\nPlan.").unwrap();
+        fs::write(folder.path().join("b.md"), "nothing").unwrap();
+        fs::write(folder.path().join("c.txt"), "---\nname: c\n---\n").unwrap();
+        let (mut kinds, mut remarks) = (Kinds::of_dialect("claude"), Vec::new());
+        kinds.folder(folder.path(), &mut remarks);
+        let names: Vec<_> = kinds.listed().into_iter().map(|kind| kind.name).collect();
+        assert_eq!(names, ["general-purpose", "Explore", "Plan"]);
+        assert_eq!(kinds.get(Some("Plan")).map(|kind| kind.about.as_str()), Some("Mine"));
+        assert_eq!(kinds.get(None).map(|kind| kind.name.as_str()), Some("general-purpose"));
+        assert_eq!(remarks.len(), 1);
+    }
+}

@@ -1,0 +1,523 @@
+//! The supervisor: starts agents, keeps their books, ends them with whoever started them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use helve_contract::{
+    Call, Error, Result, Session, async_trait,
+    ports::{
+        AgentKind, AgentOrder, AgentReport, AgentState, Agents, Message, OwnAgent, Part, SessionRecord, Speaker, State,
+        Store, Until,
+    },
+};
+use helve_engine::Engine;
+use helve_tools::agents::fenced;
+
+use super::{
+    child::{Birth, Child, Leash},
+    kinds::{Kind, Kinds},
+    purse::Purse,
+    rights::{self, Rights},
+    transcript::Transcript,
+};
+use crate::{Agent, Ended, Event, Handle, Need, Outcome, Watcher, Workshop, model::Model, prompt};
+
+/// How long an agent that is stopped has to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+/// How many agents that have ended are remembered.
+const REMEMBERED: usize = 256;
+/// How much of its words goes into the message about an agent's end.
+const TOLD: usize = 16 << 10;
+
+/// Where a message for a conversation goes. It must not block.
+pub type Inbox = Arc<dyn Fn(String) + Send + Sync>;
+
+/// How much may be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Agents that run at once.
+    pub at_once: usize,
+    /// How deep: 1 is agents that start none themselves.
+    pub depth: u32,
+    /// Turns of an agent, when nobody says fewer.
+    pub turns: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { at_once: 16, depth: 1, turns: 50 }
+    }
+}
+
+/// Starts agents for conversations that have a seat here, and looks after them.
+pub struct Supervisor {
+    me: Weak<Self>,
+    workshop: Arc<dyn Workshop>,
+    store: Arc<dyn Store>,
+    kinds: Kinds,
+    limits: Limits,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    members: HashMap<String, Member>,
+    /// Oldest first.
+    children: Vec<Arc<Child>>,
+}
+
+/// A conversation that may start agents.
+#[derive(Clone)]
+struct Member {
+    engine: Arc<Engine>,
+    model: Arc<dyn Model>,
+    user: String,
+    /// Its own purse first, and those of everybody above it.
+    purses: Vec<Arc<Purse>>,
+    watcher: Watcher,
+    inbox: Inbox,
+    /// 0: nobody started it.
+    depth: u32,
+    /// Tells a seat from a later one of the same session.
+    seat: Arc<()>,
+}
+
+/// A conversation's place with the supervisor. When it is dropped, its agents end.
+pub struct Seat {
+    supervisor: Weak<Supervisor>,
+    session: String,
+    seat: Arc<()>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(supervisor) = self.supervisor.upgrade() {
+            supervisor.leave(&self.session, &self.seat);
+        }
+    }
+}
+
+impl Supervisor {
+    /// A supervisor of agents of these kinds.
+    pub fn new(workshop: Arc<dyn Workshop>, store: Arc<dyn Store>, kinds: Kinds, limits: Limits) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, book: Mutex::default() })
+    }
+
+    /// Gives a conversation a seat: from now on it may start agents, and hears of their end after its turn. Its watcher
+    /// is replaced by one that also counts what it spends.
+    pub fn seat(&self, agent: &mut Agent) -> Seat {
+        let handle = agent.handle.clone();
+        self.seat_with(agent, Arc::new(move |words| handle.follow_up(words)))
+    }
+
+    /// The same, with another place for messages: one that wakes the conversation when it is idle.
+    pub fn seat_with(&self, agent: &mut Agent, inbox: Inbox) -> Seat {
+        let purse = Purse::new(agent.budget);
+        let member = Member {
+            engine: agent.engine.clone(),
+            model: agent.model.clone(),
+            user: agent.session.user.clone(),
+            watcher: agent.watcher.clone(),
+            purses: vec![purse.clone()],
+            inbox,
+            depth: 0,
+            seat: Arc::new(()),
+        };
+        agent.watcher = purse.counting(agent.watcher.clone());
+        let (session, seat) = (agent.session.id.clone(), member.seat.clone());
+        self.book().members.insert(session.clone(), member);
+        Seat { supervisor: self.me.clone(), session, seat }
+    }
+
+    /// Waits until no agent of this session runs, or the caller has had enough of waiting.
+    pub async fn idle(&self, session: &str) {
+        let never = helve_contract::CancellationToken::new();
+        for child in self.children(session) {
+            child.wait(Until::End, &never).await;
+        }
+    }
+
+    /// Stops all agents of a session, and waits for their end.
+    pub async fn end(&self, session: &str) {
+        let never = helve_contract::CancellationToken::new();
+        let children = self.children(session);
+        children.iter().for_each(|child| child.cancel.cancel());
+        for child in children {
+            child.wait(Until::For(GRACE + GRACE), &never).await;
+        }
+    }
+
+    /// The agents of a session that run.
+    fn children(&self, session: &str) -> Vec<Arc<Child>> {
+        let book = self.book();
+        book.children.iter().filter(|child| child.parent == session && child.is_running()).cloned().collect()
+    }
+
+    fn leave(&self, session: &str, seat: &Arc<()>) {
+        let mut book = self.book();
+        if book.members.get(session).is_some_and(|member| Arc::ptr_eq(&member.seat, seat)) {
+            book.members.remove(session);
+        }
+        drop(book);
+        self.children(session).iter().for_each(|child| child.cancel.cancel());
+    }
+
+    /// The agent of this id or name that this session started.
+    fn child(&self, call: &Call, id: &str) -> Option<Arc<Child>> {
+        let book = self.book();
+        let mut own = book.children.iter().rev().filter(|child| child.parent == call.session.id);
+        own.find(|child| child.id == id || child.name.as_deref() == Some(id)).cloned()
+    }
+
+    fn member(&self, call: &Call) -> Result<Member> {
+        self.book().members.get(&call.session.id).cloned().ok_or_else(|| {
+            Error::failed(
+                "no other agent can be started here, because no model drives this session; do the work yourself",
+            )
+        })
+    }
+
+    fn full(&self, book: &Book) -> Result<()> {
+        let running = book.children.iter().filter(|child| child.is_running()).count();
+        if running < self.limits.at_once {
+            return Ok(());
+        }
+        Err(Error::failed(format!(
+            "{running} agents run already, and no more may run at once; wait for one to end, stop one, or do it yourself"
+        )))
+    }
+
+    /// An agent that this session started before, from the store.
+    async fn recorded(&self, call: &Call, id: &str) -> Result<Option<SessionRecord>> {
+        let record = self.store.conversation(id).await?;
+        Ok(record.filter(|record| record.parent.as_deref() == Some(call.session.id.as_str())))
+    }
+
+    /// The id and the kind of the agent: a new one, or one that goes on.
+    async fn identity(&self, call: &Call, order: &AgentOrder) -> Result<(String, &Kind)> {
+        let Some(resumed) = &order.resume else {
+            return Ok((fresh_id()?, rights::kind(&self.kinds, order.kind.as_deref())?));
+        };
+        let id = match self.child(call, resumed) {
+            Some(child) if child.is_running() => {
+                return Err(Error::failed(format!(
+                    "agent {} still runs; wait for its end, or stop it first",
+                    child.id
+                )));
+            }
+            Some(child) => child.id.clone(),
+            None => resumed.clone(),
+        };
+        let unknown = || {
+            let shown: String = resumed.chars().take(64).collect();
+            Error::failed(format!("no agent `{}` was started here; start a new one", shown.escape_debug()))
+        };
+        let record = self.recorded(call, &id).await?.ok_or_else(unknown)?;
+        // It stays what it was; a kind that is gone is replaced by the one asked for.
+        let kind = match self.kinds.get(Some(&record.agent)) {
+            Some(kind) => kind,
+            None => rights::kind(&self.kinds, order.kind.as_deref())?,
+        };
+        Ok((id, kind))
+    }
+
+    /// Everything that an agent needs, within its parent's rights.
+    async fn raise(&self, call: &Call, parent: &Member, order: &AgentOrder) -> Result<(Arc<Child>, Agent)> {
+        let (id, kind) = self.identity(call, order).await?;
+        if let Some(why) = parent.purses.iter().find_map(|purse| purse.empty()) {
+            return Err(Error::failed(format!("no agent can be started: {why}; end your turn")));
+        }
+        let left = parent.purses.first().map(|purse| purse.left()).unwrap_or_default();
+        let may_start = parent.depth + 1 < self.limits.depth;
+        let rights = Rights::of(&parent.engine, kind, order, left, self.limits.turns, may_start)?;
+        let dialect = parent.engine.dialect();
+        let need = Need {
+            id: id.clone(),
+            dialect: Some(dialect.name.to_owned()),
+            user: Some(call.session.user.clone()),
+            agent: Some(kind.name.clone()),
+            role: kind.role.clone().or_else(|| call.session.role.clone()),
+            tools: Some(rights.tools.clone()),
+            mode: Some(rights.mode),
+            alone: order.background,
+            parent: Some(call.session.clone()),
+            agents: self.me.upgrade().map(|me| me as Arc<dyn Agents>),
+            ..Need::default()
+        };
+        let (engine, session) = self.workshop.equip(&need)?;
+        rights::apart(&engine, &parent.engine)?;
+        rights.hold(&engine, &session, &call.session)?;
+        let model = match order.model.as_deref().or(kind.model.as_deref()) {
+            Some(name) => self.workshop.model(Some(name))?,
+            None => parent.model.clone(),
+        };
+        let child = Child::new(Birth {
+            kind: kind.name.clone(),
+            title: order.title.clone(),
+            name: order.name.clone(),
+            parent: call.session.id.clone(),
+            model: model.name().to_owned(),
+            transcript: Transcript::open(&call.session, &id),
+            background: order.background,
+            id,
+        });
+        let system = prompt::system(&engine, &session, &rights::told(kind, order.background)).await;
+        let progress = if order.background { None } else { call.progress.clone() };
+        let agent = Agent {
+            system,
+            budget: rights.budget,
+            watcher: child.ear(engine.clone(), parent.purses.clone(), progress),
+            handle: Handle::under(&child.cancel),
+            title: Some(order.title.clone()).filter(|title| !title.is_empty()),
+            parent: Some(call.session.id.clone()),
+            ..Agent::new(engine, session, model)
+        };
+        Ok((child, agent))
+    }
+
+    /// Enters an agent into the books, unless there are too many.
+    fn enter(&self, child: &Arc<Child>, agent: &mut Agent, parent: &Member) -> Result<()> {
+        let purse = Purse::new(agent.budget);
+        let handle = agent.handle.clone();
+        let member = Member {
+            engine: agent.engine.clone(),
+            model: agent.model.clone(),
+            user: agent.session.user.clone(),
+            purses: std::iter::once(purse.clone()).chain(parent.purses.iter().cloned()).collect(),
+            watcher: agent.watcher.clone(),
+            inbox: Arc::new(move |words| handle.follow_up(words)),
+            depth: parent.depth + 1,
+            seat: Arc::new(()),
+        };
+        let mut book = self.book();
+        self.full(&book)?;
+        let ended = book.children.iter().filter(|child| !child.is_running()).count();
+        if ended > REMEMBERED
+            && let Some(oldest) = book.children.iter().position(|child| !child.is_running())
+        {
+            book.children.remove(oldest);
+        }
+        book.children.retain(|old| old.id != child.id);
+        book.children.push(child.clone());
+        book.members.insert(child.id.clone(), member);
+        drop(book);
+        agent.watcher = purse.counting(agent.watcher.clone());
+        Ok(())
+    }
+
+    /// Works until the agent has ended, and tells whom it concerns.
+    async fn work(self: Arc<Self>, child: Arc<Child>, agent: Agent, words: String, parent: Member) {
+        let told = |ended| Event::Child { id: child.id.clone(), title: child.title.clone(), ended };
+        (parent.watcher)(&told(false));
+        let turn = agent.turn(vec![Part::Text { text: words }]);
+        tokio::pin!(turn);
+        let outcome = tokio::select! {
+            outcome = &mut turn => Some(outcome),
+            () = child.cancel.cancelled() => tokio::time::timeout(GRACE, &mut turn).await.ok(),
+        };
+        let (state, text) = ended(&child, outcome);
+        self.end(&child.id).await;
+        end_commands(&agent.session).await;
+        self.book().members.remove(&child.id);
+        let stopped = state == AgentState::Stopped;
+        child.end(state, &text);
+        (parent.watcher)(&told(true));
+        // Who stopped it knows.
+        if child.background && !stopped {
+            (parent.inbox)(message(&child));
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How an agent ended, and its last words.
+fn ended(child: &Child, outcome: Option<Result<Outcome>>) -> (AgentState, String) {
+    let (how, text) = match outcome {
+        Some(Ok(outcome)) => (outcome.ended, outcome.text),
+        Some(Err(error)) => (Ended::Model(error.to_string()), String::new()),
+        None => (Ended::Cancelled, String::new()),
+    };
+    let state = match (child.fault(), how) {
+        (_, Ended::Done) => AgentState::Done,
+        (Some(why), _) | (None, Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why)) => {
+            AgentState::Failed(why)
+        }
+        (None, Ended::Cancelled) => AgentState::Stopped,
+    };
+    (state, text)
+}
+
+/// Ends what an agent left running in the background.
+async fn end_commands(session: &Arc<Session>) {
+    let call = Call::new("end", session.clone());
+    let ending = async {
+        for task in call.tasks().list(&call).await {
+            if task.state == State::Running {
+                _ = call.tasks().stop(&call, &task.id).await;
+            }
+        }
+    };
+    _ = tokio::time::timeout(GRACE, ending).await;
+}
+
+/// What the parent is told when an agent in the background has ended.
+fn message(child: &Child) -> String {
+    let mut report = child.report();
+    if report.text.len() > TOLD {
+        let rest = report.file.as_ref().map_or_else(String::new, |file| format!("; all of it is in {file}"));
+        report.text.truncate(report.text.floor_char_boundary(TOLD));
+        report.text.push_str(&format!("\n[cut here{rest}]"));
+    }
+    let name = child.name.as_deref().unwrap_or(&child.kind);
+    let how = match &report.state {
+        AgentState::Failed(why) => format!("did not finish: {why}"),
+        _ => "finished".to_owned(),
+    };
+    format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fenced(&report))
+}
+
+/// A random id in the form of a UUID.
+fn fresh_id() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}
+
+/// How an agent stands that only the store remembers.
+fn remembered(record: SessionRecord, messages: &[Message]) -> AgentReport {
+    let said = messages.iter().rev().filter(|message| message.role == Speaker::Assistant).find_map(|message| {
+        message.parts.iter().find_map(|part| if let Part::Text { text } = part { Some(text.clone()) } else { None })
+    });
+    AgentReport {
+        ran: Duration::try_from(record.updated.duration_since(record.created)).unwrap_or_default(),
+        id: record.id,
+        kind: record.agent,
+        title: record.title,
+        state: AgentState::Done,
+        text: said.unwrap_or_default(),
+        media: Vec::new(),
+        model: record.model,
+        turns: messages
+            .iter()
+            .filter(|message| message.role == Speaker::Assistant)
+            .count()
+            .try_into()
+            .unwrap_or(u32::MAX),
+        calls: 0,
+        spent: record.spent,
+        file: None,
+    }
+}
+
+#[async_trait]
+impl Agents for Supervisor {
+    fn kinds(&self) -> Vec<AgentKind> {
+        self.kinds.listed()
+    }
+
+    async fn start(&self, call: &Call, order: AgentOrder) -> Result<AgentReport> {
+        let parent = self.member(call)?;
+        if parent.depth >= self.limits.depth {
+            return Err(Error::failed(
+                "an agent that was started by another one starts none here; do the work yourself",
+            ));
+        }
+        self.full(&self.book())?;
+        let (child, mut agent) = self.raise(call, &parent, &order).await?;
+        self.enter(&child, &mut agent, &parent)?;
+        let me = self.me.upgrade().ok_or(Error::Cancelled)?;
+        tokio::spawn(me.work(child.clone(), agent, rights::words(&order), parent));
+        if order.background {
+            if let Some(time) = order.timeout {
+                let child = child.clone();
+                tokio::spawn(async move { in_time(&child, time).await });
+            }
+            return Ok(child.report());
+        }
+        let mut leash = Leash(Some(child.clone()));
+        let waiting = async {
+            match order.timeout {
+                Some(time) => in_time(&child, time).await,
+                None => child.wait(Until::End, &call.cancel).await,
+            }
+        };
+        if call.cancel.run_until_cancelled(waiting).await.is_none() || child.is_running() {
+            child.cancel.cancel();
+            child.wait(Until::For(GRACE + Duration::from_millis(500)), &helve_contract::CancellationToken::new()).await;
+        }
+        leash.0 = None;
+        Ok(child.report())
+    }
+
+    async fn running(&self, call: &Call) -> Vec<AgentReport> {
+        self.children(&call.session.id).iter().map(|child| child.report()).collect()
+    }
+
+    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>> {
+        if let Some(child) = self.child(call, id) {
+            child.wait(until, &call.cancel).await;
+            return Ok(Some(child.report()));
+        }
+        let Some(record) = self.recorded(call, id).await? else { return Ok(None) };
+        let messages = self.store.messages(id, None, 200).await?;
+        Ok(Some(remembered(record, &messages)))
+    }
+
+    async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>> {
+        let Some(child) = self.child(call, id) else { return Ok(None) };
+        child.cancel.cancel();
+        child.wait(Until::For(GRACE + GRACE), &call.cancel).await;
+        Ok(Some(child.report()))
+    }
+
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()> {
+        let unknown = || {
+            let shown: String = session.chars().take(64).collect();
+            Error::failed(format!("there is no conversation `{}` of this user", shown.escape_debug()))
+        };
+        let words = format!("[message from conversation {}]\n{text}", call.session.id);
+        let live = self.book().members.get(session).cloned();
+        if let Some(member) = live {
+            if member.user != call.session.user {
+                return Err(unknown());
+            }
+            (member.inbox)(words);
+            return Ok(());
+        }
+        let record = self.store.conversation(session).await?;
+        record.filter(|record| record.user == call.session.user).ok_or_else(unknown)?;
+        let last = self.store.messages(session, None, 1).await?;
+        if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
+            return Err(Error::failed("that conversation is in the middle of a turn elsewhere; try again later"));
+        }
+        let message =
+            Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text: words }], created: call.now() };
+        self.store.append(session, &[message], helve_contract::ports::Spent::default()).await?;
+        Ok(())
+    }
+
+    async fn own(&self, call: &Call) -> Result<OwnAgent> {
+        let model = self.member(call).map_or_else(|_| "not known".to_owned(), |member| member.model.name().to_owned());
+        let active = !self.children(&call.session.id).is_empty();
+        Ok(OwnAgent { name: call.session.agent.clone(), model, active })
+    }
+}
+
+/// Waits for an agent's end; one that takes too long is ended.
+async fn in_time(child: &Child, time: Duration) {
+    let never = helve_contract::CancellationToken::new();
+    child.wait(Until::For(time), &never).await;
+    if child.is_running() {
+        child.fail(&format!("it had no answer within {} s", time.as_secs()));
+        child.wait(Until::For(GRACE + GRACE), &never).await;
+    }
+}

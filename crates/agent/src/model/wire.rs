@@ -1,0 +1,234 @@
+//! A conversation in OpenAI's form, such as the strictest provider takes it.
+
+use std::collections::BTreeSet;
+
+use helve_contract::ports::{Message, Part, Speaker};
+use helve_engine::repair;
+use serde_json::{Map, Value, json};
+
+use super::{Ask, accumulate::is_object};
+
+/// What an endpoint has shown not to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refuses {
+    /// `stream_options`.
+    pub(crate) usage: bool,
+    /// `max_tokens`, in favour of `max_completion_tokens`.
+    pub(crate) max_tokens: bool,
+    /// Pictures.
+    pub(crate) pictures: bool,
+}
+
+/// What a call says whose result was never kept.
+pub(crate) const INTERRUPTED: &str =
+    "interrupted: it is not known whether this call did its work; look before you repeat it";
+
+/// How many pictures are sent at most; the newest ones.
+const PICTURES: usize = 8;
+
+/// The body of a request.
+pub(crate) fn body(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Value {
+    let mut body = json!({ "model": model, "messages": messages(ask, refuses), "stream": true });
+    if !refuses.usage {
+        body["stream_options"] = json!({ "include_usage": true });
+    }
+    if !ask.tools.is_empty() {
+        body["tools"] = ask.tools.into();
+    }
+    if let Some(most) = ask.max_tokens {
+        body[if refuses.max_tokens { "max_completion_tokens" } else { "max_tokens" }] = most.into();
+    }
+    body
+}
+
+/// Whether a request has pictures.
+pub(crate) fn has_pictures(ask: &Ask<'_>) -> bool {
+    ask.messages.iter().flat_map(|it| &it.parts).any(is_picture)
+}
+
+fn messages(ask: &Ask<'_>, refuses: Refuses) -> Vec<Value> {
+    let pictures = ask.messages.iter().flat_map(|it| &it.parts).filter(|it| is_picture(it)).count();
+    let mut writer = Writer {
+        out: Vec::new(),
+        open: Vec::new(),
+        used: BTreeSet::new(),
+        waiting: Vec::new(),
+        skip: if refuses.pictures { usize::MAX } else { pictures.saturating_sub(PICTURES) },
+    };
+    if !ask.system.is_empty() {
+        writer.out.push(json!({ "role": "system", "content": ask.system }));
+    }
+    for message in ask.messages {
+        match message.role {
+            Speaker::User => writer.user(message, ""),
+            Speaker::System => writer.user(message, "[Note of the program, not of the user]\n"),
+            Speaker::Assistant => writer.assistant(message),
+            Speaker::Tool => writer.tool(message),
+        }
+    }
+    writer.close();
+    writer.out
+}
+
+struct Writer {
+    out: Vec<Value>,
+    /// Calls that wait for their results: the id that is sent, and the one that is kept.
+    open: Vec<(String, String)>,
+    used: BTreeSet<String>,
+    /// Pictures that tools answered with; they follow when all calls are answered.
+    waiting: Vec<Value>,
+    /// How many of the pictures that come are left out.
+    skip: usize,
+}
+
+impl Writer {
+    /// Answers what is open, so that something else can be said.
+    fn close(&mut self) {
+        for (id, _) in std::mem::take(&mut self.open) {
+            self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": format!("Error: {INTERRUPTED}") }));
+        }
+        let pictures = std::mem::take(&mut self.waiting);
+        if !pictures.is_empty() {
+            self.say([json!({ "type": "text", "text": "What the tools above showed:" })].into_iter().chain(pictures));
+        }
+    }
+
+    /// Words of the user. Two messages in a row become one, because some models take no other.
+    fn say(&mut self, parts: impl IntoIterator<Item = Value>) {
+        let last = self.out.last_mut().filter(|it| it["role"] == "user");
+        let mut all = match last.map(|it| it["content"].take()) {
+            Some(Value::Array(before)) => before,
+            Some(Value::String(text)) => vec![json!({ "type": "text", "text": text })],
+            _ => {
+                self.out.push(json!({ "role": "user" }));
+                Vec::new()
+            }
+        };
+        all.extend(parts);
+        // Plain words travel as a string, which everybody takes.
+        let words: Option<Vec<&str>> = all.iter().map(|it| it["text"].as_str()).collect();
+        let content = words.map(|it| it.join("\n\n").into()).unwrap_or(Value::Array(all));
+        if let Some(last) = self.out.last_mut() {
+            last["content"] = content;
+        }
+    }
+
+    fn user(&mut self, message: &Message, before: &str) {
+        self.close();
+        let mut parts: Vec<Value> = Vec::new();
+        for part in &message.parts {
+            match part {
+                Part::Text { text } if !text.is_empty() => {
+                    parts.push(json!({ "type": "text", "text": format!("{before}{text}") }));
+                }
+                Part::Binary { .. } => parts.push(self.picture(part)),
+                _ => {}
+            }
+        }
+        if !parts.is_empty() {
+            self.say(parts);
+        }
+    }
+
+    fn assistant(&mut self, message: &Message) {
+        self.close();
+        let mut text = String::new();
+        let mut calls = Vec::new();
+        for part in &message.parts {
+            match part {
+                Part::Text { text: more } => text.push_str(more),
+                Part::ToolCall { id, name, input, finished: true } => {
+                    let mut sent = clean(id, "call");
+                    while !self.used.insert(sent.clone()) {
+                        sent = super::accumulate::fresh_id();
+                    }
+                    let function = json!({ "name": clean(name, "unknown"), "arguments": object(input) });
+                    calls.push(json!({ "id": sent, "type": "function", "function": function }));
+                    self.open.push((sent, id.clone()));
+                }
+                _ => {}
+            }
+        }
+        if calls.is_empty() && text.trim().is_empty() {
+            return;
+        }
+        let mut message = Map::from_iter([("role".to_owned(), Value::from("assistant"))]);
+        let silent = text.trim().is_empty();
+        message.insert("content".into(), if silent { Value::Null } else { text.into() });
+        if !calls.is_empty() {
+            message.insert("tool_calls".into(), calls.into());
+        }
+        self.out.push(message.into());
+    }
+
+    fn tool(&mut self, message: &Message) {
+        let mut answered = false;
+        for part in &message.parts {
+            match part {
+                Part::ToolResult { tool_call_id, content, is_error, .. } => {
+                    // A result without its call cannot be sent; the call was taken back.
+                    let at = self.open.iter().position(|(_, kept)| kept == tool_call_id);
+                    answered = at.is_some();
+                    if let Some(at) = at {
+                        let (id, _) = self.open.remove(at);
+                        self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": worded(content, *is_error) }));
+                    }
+                }
+                Part::Binary { .. } if answered => {
+                    let picture = self.picture(part);
+                    self.waiting.push(picture);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A picture, or words in its place.
+    fn picture(&mut self, part: &Part) -> Value {
+        let Part::Binary { path, mime_type, data } = part else { return Value::Null };
+        let words = |why: &str| json!({ "type": "text", "text": format!("[{mime_type} of {path}: {why}]") });
+        if !is_picture(part) {
+            return words("this model cannot be shown it");
+        }
+        if self.skip > 0 {
+            self.skip = self.skip.saturating_sub(1);
+            return words("left out; look at it again if you need it");
+        }
+        json!({ "type": "image_url", "image_url": { "url": format!("data:{mime_type};base64,{data}") } })
+    }
+}
+
+fn is_picture(part: &Part) -> bool {
+    matches!(part, Part::Binary { mime_type, .. } if
+        matches!(mime_type.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp"))
+}
+
+/// The words of a result. Where it failed they say so, because nothing else of the message can.
+fn worded(content: &str, is_error: bool) -> String {
+    let says_so = || {
+        content.starts_with("Error")
+            || serde_json::from_str::<Map<String, Value>>(content).is_ok_and(|it| it.contains_key("error"))
+    };
+    if !is_error || says_so() { content.to_owned() } else { format!("Error: {content}") }
+}
+
+/// A name or an id in the letters that every provider takes.
+fn clean(name: &str, otherwise: &str) -> String {
+    let good = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    let name: String = name.chars().map(|it| if good(it) { it } else { '_' }).take(64).collect();
+    if name.is_empty() { otherwise.to_owned() } else { name }
+}
+
+/// Arguments as a JSON object, whatever the model wrote.
+fn object(input: &str) -> String {
+    if is_object(input) {
+        return input.to_owned();
+    }
+    if input.trim().is_empty() {
+        return "{}".to_owned();
+    }
+    match repair::mend(input) {
+        Ok(mended) if mended.value.is_object() => mended.value.to_string(),
+        _ => json!({ "not_json": input }).to_string(),
+    }
+}

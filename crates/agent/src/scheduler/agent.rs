@@ -1,0 +1,119 @@
+//! A run is a turn of an agent: in a conversation of its own, or in the one that made the schedule.
+
+use std::sync::Arc;
+
+use helve_contract::{
+    CancellationToken, async_trait,
+    ports::{Notification, RunStatus, Schedule, ScheduleRun},
+};
+
+use super::{Fire, Fired, MARKER, conclude::title};
+use crate::{Agent, Budget, Ended, Event, Need, Outcome, Watcher, Workshop};
+
+/// A run must not make schedules: a task that plans itself anew would never end.
+const WITHOUT: [&str; 4] = ["cron", "schedule_create", "schedule_edit", "schedule_delete"];
+
+/// Brings a message into a conversation that goes on in this process.
+#[async_trait]
+pub trait Deliver: Send + Sync {
+    /// Says something in a conversation, and waits for the answer. `None`: it is not open here.
+    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired>;
+}
+
+/// Fires a run as a turn of an agent.
+pub struct AgentFire {
+    /// Makes tools, session and model.
+    pub workshop: Arc<dyn Workshop>,
+    /// What a run may cost; the operator's alone.
+    pub budget: Budget,
+    /// The conversations that are open in this process, where there are any.
+    pub live: Option<Arc<dyn Deliver>>,
+    /// Who hears what happens in a run.
+    pub watcher: Watcher,
+}
+
+impl AgentFire {
+    /// Runs by this workshop, with the usual budget: ten turns and half a dollar.
+    pub fn new(workshop: Arc<dyn Workshop>) -> Self {
+        let budget = Budget { turns: Some(10), cost: Some(0.5), ..Budget::default() };
+        Self { workshop, budget, live: None, watcher: Arc::new(|_: &Event| {}) }
+    }
+
+    async fn turn(&self, schedule: &Schedule, words: &str, cancel: CancellationToken) -> helve_contract::Result<Fired> {
+        let need = Need {
+            // A conversation of its own has no history: every run begins anew.
+            id: schedule.session.clone().unwrap_or_else(|| format!("scheduled:{}", schedule.id)),
+            dialect: schedule.dialect.clone(),
+            user: Some(schedule.user.clone()),
+            without: WITHOUT.map(str::to_owned).to_vec(),
+            workspace: schedule.workspace.clone().map(Into::into),
+            alone: true,
+            ..Need::default()
+        };
+        let (engine, session) = self.workshop.equip(&need)?;
+        if schedule.session.is_none() {
+            session.ports.store.discard(&session.id).await?;
+        }
+        let agent = Agent {
+            title: schedule.session.is_none().then(|| format!("scheduled: {}", title(schedule))),
+            budget: self.budget,
+            watcher: self.watcher.clone(),
+            ..Agent::new(engine, session, self.workshop.model(None)?)
+        };
+        let handle = agent.handle.clone();
+        let mut turn = std::pin::pin!(agent.say(words));
+        tokio::select! {
+            outcome = &mut turn => return outcome.map(fired),
+            () = cancel.cancelled() => handle.cancel(),
+        }
+        turn.await.map(fired)
+    }
+}
+
+#[async_trait]
+impl Fire for AgentFire {
+    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> Fired {
+        let words = prompt(schedule, run);
+        if let (Some(live), Some(session)) = (&self.live, &schedule.session)
+            && let Some(fired) = live.deliver(session, &words, &cancel).await
+        {
+            return fired;
+        }
+        self.turn(schedule, &words, cancel).await.unwrap_or_else(Fired::failed)
+    }
+}
+
+/// What the model hears when a schedule is due.
+pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
+    let mut words = match (&schedule.session, &schedule.name) {
+        (None, _) => schedule.goal.clone(),
+        (Some(_), Some(name)) => format!("[cron:{name}] {}", schedule.goal),
+        (Some(_), None) => format!("[cron:{}] {}", schedule.id, schedule.goal),
+    };
+    if schedule.notification == Notification::Conditional {
+        words.push_str(&format!(
+            "\n\nIf the user should hear of the result, begin your final answer with {MARKER}. Else leave it out."
+        ));
+    }
+    if run.attempt > 1 {
+        words.push_str(&format!(
+            "\n\n(This is attempt {}: an earlier one was cut off. Look at what it has done already.)",
+            run.attempt
+        ));
+    }
+    words
+}
+
+fn fired(outcome: Outcome) -> Fired {
+    let (status, why) = match outcome.ended {
+        Ended::Done => (RunStatus::Success, None),
+        Ended::Cancelled => (RunStatus::Cancelled, Some("cancelled".to_owned())),
+        Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => (RunStatus::Failed, Some(why)),
+    };
+    let output = match (why, outcome.text.is_empty()) {
+        (None, _) => outcome.text,
+        (Some(why), true) => format!("Error: {why}"),
+        (Some(why), false) => format!("Error: {why}\n\n{}", outcome.text),
+    };
+    Fired { output, status, turns: outcome.turns, cost: outcome.spent.cost }
+}

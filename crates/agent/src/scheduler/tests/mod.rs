@@ -1,0 +1,184 @@
+//! Stories about the driver: a clock that is set by hand, a real store, and runs that do what the test says.
+
+mod clocks;
+mod kill;
+mod runs;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use helve_contract::{
+    CancellationToken, async_trait,
+    jiff::{SignedDuration, Timestamp},
+    ports::{
+        Cadence, Clock, Missed, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules,
+        WhichSchedules,
+    },
+};
+use helve_store::Sqlite;
+
+use super::*;
+
+/// A clock that stands until it is set.
+#[derive(Clone)]
+struct Hand(Arc<Mutex<Timestamp>>);
+
+impl Hand {
+    fn forward(&self, seconds: i64) {
+        let mut now = self.0.lock().unwrap();
+        *now = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+}
+
+/// Does what the test says, and remembers what it was asked for.
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<Fired>>,
+    /// Runs wait for a permit, where there is a door.
+    door: Option<tokio::sync::Semaphore>,
+    seen: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Fire for Script {
+    async fn fire(&self, schedule: &Schedule, run: &ScheduleRun, cancel: CancellationToken) -> Fired {
+        let due = run.due.as_second() - start().as_second();
+        self.seen.lock().unwrap().push(format!("{} {due}#{}", schedule.id, run.attempt));
+        if let Some(door) = &self.door {
+            tokio::select! {
+                permit = door.acquire() => permit.unwrap().forget(),
+                () = cancel.cancelled() => return Fired::failed("cancelled"),
+            }
+        }
+        let answer = self.answers.lock().unwrap().pop_front();
+        let answer = answer.unwrap_or_else(|| Fired::done("done"));
+        assert!(answer.output != "panic", "as the test wants it");
+        answer
+    }
+}
+
+/// Remembers what people were told.
+#[derive(Default)]
+struct Ears(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Notify for Ears {
+    async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
+        self.0.lock().unwrap().push(format!("{}: {text}", schedule.id));
+        true
+    }
+}
+
+/// A driver with all that belongs to it.
+struct Stage {
+    _folder: Arc<tempfile::TempDir>,
+    store: Arc<Sqlite>,
+    clock: Hand,
+    script: Arc<Script>,
+    ears: Arc<Ears>,
+    driver: Scheduler,
+}
+
+fn start() -> Timestamp {
+    "2026-01-05T09:00:00Z".parse().unwrap()
+}
+
+fn at(seconds: i64) -> Timestamp {
+    start().checked_add(SignedDuration::from_secs(seconds)).unwrap()
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(Script::default(), Settings::default())
+    }
+
+    fn with(script: Script, settings: Settings) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
+        Self::on(folder, store, Hand(Arc::new(Mutex::new(start()))), script, settings)
+    }
+
+    fn on(folder: Arc<tempfile::TempDir>, store: Arc<Sqlite>, clock: Hand, script: Script, settings: Settings) -> Self {
+        let (script, ears) = (Arc::new(script), Arc::new(Ears::default()));
+        let driver = Scheduler::new(store.clone(), Arc::new(clock.clone()), script.clone(), settings).unwrap();
+        Self { _folder: folder, store, clock, script, driver: driver.telling(ears.clone()), ears }
+    }
+
+    /// Another driver of the same store.
+    fn another(&self, script: Script) -> Self {
+        Self::on(self._folder.clone(), self.store.clone(), self.clock.clone(), script, Settings::default())
+    }
+
+    async fn add(&self, id: &str, change: impl FnOnce(&mut Schedule)) {
+        let mut schedule = Schedule {
+            id: id.into(),
+            user: "ann".into(),
+            name: None,
+            goal: format!("the task of {id}"),
+            cadence: Cadence::Interval { every_secs: 60 },
+            notification: Notification::Never,
+            status: ScheduleStatus::Active,
+            session: None,
+            channel: None,
+            workspace: None,
+            dialect: None,
+            missed: Missed::Once,
+            created: start(),
+            updated: start(),
+            next: Some(at(60)),
+            last_run: None,
+            last_status: None,
+            failures: 0,
+            skipped: 0,
+        };
+        change(&mut schedule);
+        self.store.add_schedule(&schedule).await.unwrap();
+    }
+
+    /// Looks once, and waits for what began.
+    async fn tick(&self) -> Tick {
+        let tick = self.driver.tick().await.unwrap();
+        self.driver.idle().await;
+        tick
+    }
+
+    /// Some seconds pass, and it looks.
+    async fn after(&self, seconds: i64) -> Tick {
+        self.clock.forward(seconds);
+        self.tick().await
+    }
+
+    async fn schedule(&self, id: &str) -> Schedule {
+        self.store.schedule(id).await.unwrap().unwrap()
+    }
+
+    async fn last(&self, id: &str) -> ScheduleRun {
+        let run = self.store.runs(id, 1).await.unwrap().remove(0);
+        self.store.run(&run.id).await.unwrap().unwrap()
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut *self.script.seen.lock().unwrap())
+    }
+
+    fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut *self.ears.0.lock().unwrap())
+    }
+}
+
+fn answering(answers: impl IntoIterator<Item = Fired>) -> Script {
+    Script { answers: Mutex::new(answers.into_iter().collect()), ..Script::default() }
+}
+
+fn closed() -> Script {
+    Script { door: Some(tokio::sync::Semaphore::new(0)), ..Script::default() }
+}

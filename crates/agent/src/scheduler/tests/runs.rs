@@ -1,0 +1,268 @@
+//! What runs when, and what follows.
+
+use super::*;
+
+#[tokio::test]
+async fn runs_what_is_due_and_nothing_else() {
+    let stage = Stage::new();
+    stage.add("a", |_| {}).await;
+    stage.add("b", |it| it.next = Some(at(90))).await;
+    assert_eq!(stage.after(59).await, Tick::default());
+    assert_eq!(stage.after(1).await, Tick { started: 1, ..Tick::default() });
+    assert_eq!(stage.tick().await, Tick::default());
+    stage.after(30).await;
+    stage.after(30).await;
+    assert_eq!(stage.seen(), ["a 60#1", "b 90#1", "a 120#1"]);
+    let run = stage.last("a").await;
+    assert_eq!((run.status, run.summary.as_str(), run.finished), (RunStatus::Success, "done", Some(at(120))));
+}
+
+#[tokio::test]
+async fn makes_up_for_what_was_missed_as_the_schedule_says() {
+    for (missed, runs, skipped) in [
+        (Missed::Skip, vec![], 10),
+        (Missed::Once, vec!["a 60#1"], 9),
+        (Missed::All, vec!["a 360#1", "a 420#1", "a 480#1", "a 540#1", "a 600#1"], 5),
+    ] {
+        let stage =
+            Stage::with(Script::default(), Settings { window: Duration::from_secs(250), ..Settings::default() });
+        stage.add("a", |it| it.missed = missed).await;
+        stage.after(601 + 60 * i64::from(missed == Missed::Skip) - 60 * i64::from(missed == Missed::Skip)).await;
+        for _ in 0..9 {
+            stage.tick().await;
+        }
+        let schedule = stage.schedule("a").await;
+        assert_eq!((stage.seen(), schedule.skipped), (runs.into_iter().map(str::to_owned).collect(), skipped));
+        assert_eq!(schedule.next, Some(at(660)), "{missed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_one_off_that_must_not_be_late_has_failed() {
+    let stage = Stage::new();
+    stage
+        .add("a", |it| {
+            it.cadence = Cadence::Once { at: at(60) };
+            it.missed = Missed::Skip;
+        })
+        .await;
+    stage.after(500).await;
+    assert_eq!(stage.seen(), [""; 0]);
+    assert_eq!(stage.schedule("a").await.status, ScheduleStatus::Failed);
+    assert_eq!(
+        stage.last("a").await.output,
+        "Error: nobody was there at 2026-01-05T09:01:00Z, and late runs are left out"
+    );
+}
+
+#[tokio::test]
+async fn a_one_off_is_completed_or_failed_and_never_lost() {
+    let stage = Stage::with(answering([Fired::done("ok"), Fired::failed("no luck")]), Settings::default());
+    for id in ["a", "b"] {
+        stage
+            .add(id, |it| {
+                it.cadence = Cadence::Once { at: at(60) };
+                it.notification = Notification::Always;
+            })
+            .await;
+        stage.after(60).await;
+    }
+    assert_eq!(stage.schedule("a").await.status, ScheduleStatus::Completed);
+    assert_eq!(stage.schedule("b").await.status, ScheduleStatus::Failed);
+    assert_eq!(stage.heard(), ["a: ok", "b: Schedule \"the task of b\" failed. Error: no luck"]);
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_keeps_the_next_one_away() {
+    let stage = Stage::with(closed(), Settings::default());
+    stage.add("a", |_| {}).await;
+    for _ in 0..3 {
+        stage.clock.forward(60);
+        stage.driver.tick().await.unwrap();
+    }
+    let schedule = stage.schedule("a").await;
+    assert_eq!((schedule.skipped, schedule.next), (2, Some(at(240))));
+    stage.script.door.as_ref().unwrap().add_permits(9);
+    stage.driver.idle().await;
+    stage.after(60).await;
+    assert_eq!(stage.seen(), ["a 60#1", "a 240#1"]);
+}
+
+#[tokio::test]
+async fn no_more_run_at_once_than_may() {
+    let stage = Stage::with(closed(), Settings::default());
+    for id in ["a", "b", "c"] {
+        stage.add(id, |_| {}).await;
+    }
+    stage.clock.forward(60);
+    assert_eq!(stage.driver.tick().await.unwrap().started, 2);
+    assert_eq!(stage.driver.tick().await.unwrap().started, 0);
+    stage.script.door.as_ref().unwrap().add_permits(9);
+    stage.driver.idle().await;
+    assert_eq!(stage.tick().await.started, 1);
+}
+
+#[tokio::test]
+async fn tells_as_the_schedule_says() {
+    for (notification, said, heard) in [
+        (Notification::Always, "all is well", vec!["a: all is well"]),
+        (Notification::Conditional, "all is well", vec![]),
+        (Notification::Conditional, "[NOTIFY] it burns", vec!["a: it burns"]),
+        (Notification::Never, "[NOTIFY] it burns", vec![]),
+    ] {
+        let stage = Stage::with(answering([Fired::done(said)]), Settings::default());
+        stage.add("a", |it| it.notification = notification).await;
+        stage.after(60).await;
+        assert_eq!(stage.last("a").await.notified, !heard.is_empty());
+        assert_eq!(stage.heard(), heard);
+        assert_eq!(stage.last("a").await.output, said.trim_start_matches("[NOTIFY] "));
+    }
+}
+
+#[tokio::test]
+async fn says_so_after_three_failures_and_stops_after_five() {
+    let stage = Stage::with(answering((0..9).map(|_| Fired::failed("no"))), Settings::default());
+    stage.add("a", |_| {}).await;
+    for failures in 1..=5 {
+        stage.after(60).await;
+        assert_eq!(stage.schedule("a").await.failures, failures);
+    }
+    assert_eq!(
+        stage.heard(),
+        [
+            "a: Schedule \"the task of a\" has failed 3 times in a row. Error: no",
+            "a: Schedule \"the task of a\" was disabled after 5 failures in a row. Error: no"
+        ]
+    );
+    let schedule = stage.schedule("a").await;
+    assert_eq!((schedule.status, schedule.next), (ScheduleStatus::Disabled, None));
+    assert_eq!(stage.after(600).await, Tick::default());
+}
+
+#[tokio::test]
+async fn a_success_ends_the_count_and_a_panic_is_a_failure() {
+    let answers = [Fired::done("panic"), Fired::failed("no"), Fired::done("ok")];
+    let stage = Stage::with(answering(answers), Settings::default());
+    stage.add("a", |_| {}).await;
+    for (failures, status) in [(1, RunStatus::Failed), (2, RunStatus::Failed), (0, RunStatus::Success)] {
+        stage.after(60).await;
+        let schedule = stage.schedule("a").await;
+        assert_eq!((schedule.failures, schedule.last_status), (failures, Some(status)));
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_driver_left_is_begun_again_and_labelled() {
+    let stage = Stage::with(closed(), Settings::default());
+    stage.add("a", |it| it.cadence = Cadence::Once { at: at(60) }).await;
+    stage.clock.forward(60);
+    stage.driver.tick().await.unwrap();
+    // Nobody prolongs the claim: the driver is as good as dead.
+    stage.clock.forward(59);
+    let next = stage.another(Script::default());
+    assert_eq!(next.tick().await, Tick::default());
+    stage.clock.forward(1);
+    let next = stage.another(Script::default());
+    assert_eq!(next.tick().await, Tick { taken_over: 1, ..Tick::default() });
+    assert_eq!(next.seen(), ["a 60#2"]);
+    assert_eq!(next.schedule("a").await.status, ScheduleStatus::Completed);
+    // The first one comes back to life: it has nothing to say any more.
+    stage.script.door.as_ref().unwrap().add_permits(1);
+    stage.driver.idle().await;
+    let run = stage.last("a").await;
+    assert_eq!((run.attempt, run.output.as_str()), (2, "done"));
+    assert_eq!(stage.store.runs("a", 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn gives_up_what_ends_every_driver() {
+    let stage = Stage::new();
+    stage.add("a", |_| {}).await;
+    stage.clock.forward(60);
+    let mut dead = vec![stage.another(closed())];
+    dead[0].driver.tick().await.unwrap();
+    for _ in 0..2 {
+        stage.clock.forward(61);
+        dead.push(stage.another(closed()));
+        assert_eq!(dead[dead.len() - 1].driver.tick().await.unwrap().taken_over, 1);
+    }
+    stage.clock.forward(61);
+    let last = stage.another(Script::default());
+    assert_eq!(last.tick().await.taken_over, 0);
+    let runs = last.store.runs("a", 9).await.unwrap();
+    assert_eq!(runs[1].summary, "Error: given up after 3 attempts; the program ended during each");
+    assert_eq!(runs[0].status, RunStatus::Success, "and the schedule goes on");
+}
+
+#[tokio::test]
+async fn what_is_cut_off_at_the_end_is_left_to_the_next_driver() {
+    let stage = Stage::with(closed(), Settings::default());
+    stage.add("a", |_| {}).await;
+    stage.clock.forward(60);
+    stage.driver.tick().await.unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    stage.driver.drive(cancel).await;
+    let next = stage.another(Script::default());
+    next.tick().await;
+    assert_eq!(next.seen(), ["a 60#2"]);
+}
+
+#[tokio::test]
+async fn runs_by_hand_without_a_change_of_plan() {
+    let stage = Stage::new();
+    stage.add("a", |it| it.status = ScheduleStatus::Paused).await;
+    let run = stage.driver.run_now(&stage.schedule("a").await).await.unwrap().unwrap();
+    assert_eq!((run.status, run.output.as_str()), (RunStatus::Success, "done"));
+    let schedule = stage.schedule("a").await;
+    assert_eq!((schedule.status, schedule.next), (ScheduleStatus::Paused, Some(at(60))));
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_deleted_while_it_runs_is_gone() {
+    let stage = Stage::with(closed(), Settings::default());
+    stage.add("a", |it| it.notification = Notification::Always).await;
+    stage.clock.forward(60);
+    stage.driver.tick().await.unwrap();
+    stage.store.remove_schedule("a").await.unwrap();
+    stage.script.door.as_ref().unwrap().add_permits(1);
+    stage.driver.idle().await;
+    assert_eq!(stage.heard(), [""; 0]);
+    let (left, _) = stage.store.schedules(&WhichSchedules { most: 9, ..WhichSchedules::default() }).await.unwrap();
+    assert_eq!(left, []);
+}
+
+#[test]
+fn the_prompt_says_where_it_comes_from() {
+    let run = |attempt| ScheduleRun {
+        id: "r".into(),
+        schedule: "s".into(),
+        due: start(),
+        attempt,
+        owner: "o".into(),
+        started: start(),
+        finished: None,
+        status: RunStatus::Running,
+        summary: String::new(),
+        output: String::new(),
+        turns: 0,
+        cost: 0.0,
+        notified: false,
+    };
+    let mut schedule: Schedule = serde_json::from_value(serde_json::json!({
+        "id": "s", "user": "u", "name": "mail", "goal": "Look at the mail.", "cadence": {"type": "once", "at": start()},
+        "notification": "always", "status": "active", "missed": "once", "created": start(), "updated": start(),
+        "failures": 0
+    }))
+    .unwrap();
+    assert_eq!(prompt(&schedule, &run(1)), "Look at the mail.");
+    schedule.session = Some("c1".into());
+    assert_eq!(prompt(&schedule, &run(1)), "[cron:mail] Look at the mail.");
+    schedule.notification = Notification::Conditional;
+    assert_eq!(
+        prompt(&schedule, &run(2)),
+        "[cron:mail] Look at the mail.\n\nIf the user should hear of the result, begin your final answer with \
+         [NOTIFY]. Else leave it out.\n\n(This is attempt 2: an earlier one was cut off. Look at what it has done \
+         already.)"
+    );
+}

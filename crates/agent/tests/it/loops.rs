@@ -1,0 +1,265 @@
+//! Turns that go as they should: tools, corrections, circles, budgets, people who reach in.
+
+use std::time::Duration;
+
+use helve_agent::{Budget, Ended};
+use helve_contract::ports::{Part, Sessions};
+use helve_script::{Script, Split, Step, Use};
+use serde_json::json;
+
+use crate::bench::Bench;
+
+fn look(what: &str) -> Use {
+    Use::of("Look", json!({ "what": what }))
+}
+
+#[tokio::test]
+async fn a_turn_with_tools_is_kept_whole() {
+    let bench = Bench::new(Script::new([
+        Step::by(|request| {
+            let tools = request["tools"].as_array().unwrap();
+            Step::call("Look", json!({ "what": "a" })).saying(format!("I have {} tools.", tools.len()))
+        }),
+        Step::text("It is there.").thinking("So it is."),
+    ]))
+    .await;
+    let outcome = bench.agent.say("Is there an a?").await.unwrap();
+    assert_eq!((outcome.text.as_str(), outcome.ended, outcome.turns, outcome.calls), ("It is there.", Ended::Done, 2, 1));
+    assert_eq!(
+        bench.kept().await,
+        [
+            "user: Is there an a?",
+            "model: I have 7 tools.",
+            "model calls Look {\"what\":\"a\"}",
+            "model ends: tool_use",
+            "tool: saw a",
+            "model thinks: So it is.",
+            "model: It is there.",
+            "model ends: end_turn",
+        ]
+    );
+    let record = bench.store.conversation("story").await.unwrap().unwrap();
+    assert_eq!(
+        (record.title.as_str(), record.model.as_str(), record.dialect.as_str(), record.spent.prompt_tokens),
+        ("Is there an a?", "scripted", "claude", 10)
+    );
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_edited() {
+    let bench = Bench::new(Script::default()).await;
+    bench.put("a.txt", "one\ntwo\n");
+    let path = bench.path("a.txt");
+    bench.server.push(Step::call("Read", json!({ "file_path": path })));
+    bench.server.push(Step::call("Edit", json!({ "file_path": path, "old_string": "two", "new_string": "three" })));
+    bench.server.push(Step::text("Changed."));
+    assert_eq!(bench.agent.say("Make it three.").await.unwrap().ended, Ended::Done);
+    assert_eq!(std::fs::read_to_string(bench.root().join("a.txt")).unwrap(), "one\nthree\n");
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn any_cut_of_the_stream_runs_the_same_calls() {
+    let splits = [
+        Split { args: 40, interleaved: true, ..Split::default() },
+        Split { names: true, ids: helve_script::Ids::Missing, ..Split::default() },
+        Split { no_index: true, ids: helve_script::Ids::Every, twice: true, ..Split::default() },
+        Split { bytes: 1, crlf: true, ..Split::default() },
+    ];
+    for split in splits {
+        let calls = ["a", "b", "c"].map(|it| Use::of("Count", json!({ "what": it })));
+        let bench = Bench::new(Script::new([Step::calls(calls).split(split.clone()), Step::text("Done.")])).await;
+        bench.agent.say("Count.").await.unwrap();
+        assert_eq!(bench.counted(), "a\nb\nc\n", "{split:?}");
+        bench.all_was_well();
+    }
+}
+
+#[tokio::test]
+async fn calls_that_only_look_run_side_by_side_and_answer_in_order() {
+    let calls = ["a", "b", "fail", "c"].map(look);
+    let bench = Bench::new(Script::new([Step::calls(calls), Step::text("Done.").expect("Error: there is nothing")])).await;
+    bench.agent.say("Look.").await.unwrap();
+    let results: Vec<String> = bench.kept().await.into_iter().filter(|it| it.starts_with("tool")).collect();
+    assert_eq!(
+        results,
+        ["tool: saw a", "tool: saw b", "tool failed: Error: there is nothing of this name", "tool: saw c"]
+    );
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn a_bad_call_is_told_and_the_model_mends_it() {
+    let bench = Bench::new(Script::new([
+        Step::call("Loook at this!", json!({})),
+        Step::call("Look", json!({ "wat": 1 })),
+        Step::call("Look", json!("{\"what\": ")),
+        Step::call("Look", json!("{'what': 'b',}")),
+        Step::text("Found."),
+    ]))
+    .await;
+    let outcome = bench.agent.say("Look.").await.unwrap();
+    assert_eq!((outcome.ended, outcome.calls), (Ended::Done, 4));
+    let failed = bench.kept().await.into_iter().filter(|it| it.starts_with("tool failed")).count();
+    assert_eq!(failed, 3);
+    assert!(bench.kept().await.contains(&"tool: saw b".to_owned()));
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn arguments_that_never_become_valid_end_the_turn() {
+    let bench = Bench::new(Script::new([Step::call("Look", json!("{{{")).times(20)])).await;
+    let outcome = bench.agent.say("Look.").await.unwrap();
+    let words = "`Look` was called 3 times with the same arguments and failed in the same way each time";
+    assert_eq!((outcome.ended, outcome.turns), (Ended::Circles(words.into()), 3));
+    assert_eq!(bench.server.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_same_call_again_and_again_is_warned_and_ended() {
+    let bench = Bench::new(Script::new([Step::call("Look", json!({ "what": "a" })).times(20)])).await;
+    let outcome = bench.agent.say("Look.").await.unwrap();
+    assert_eq!(
+        (outcome.ended, outcome.turns),
+        (Ended::Circles("`Look` was called 6 times with the same arguments and the same result".into()), 6)
+    );
+    let warned = bench.kept().await.iter().filter(|it| it.contains("Calling again will not change it")).count();
+    assert_eq!(warned, 3);
+}
+
+#[tokio::test]
+async fn two_hundred_calls_in_one_answer_do_not_all_run() {
+    let calls = (0..200).map(|at| Use::of("Count", json!({ "what": at.to_string() })));
+    let bench = Bench::new(Script::new([Step::calls(calls), Step::text("Enough.")])).await;
+    let outcome = bench.agent.say("Count.").await.unwrap();
+    assert_eq!((outcome.ended, outcome.calls), (Ended::Done, 64));
+    assert_eq!(bench.counted().lines().count(), 64);
+    let refused = bench.kept().await.iter().filter(|it| it.contains("at most 64 calls of one answer")).count();
+    assert_eq!(refused, 136);
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn two_megabytes_of_a_result_are_cut() {
+    let bench = Bench::new(Script::new([Step::calls([look("big")]), Step::text("Big.")])).await;
+    bench.agent.say("Look.").await.unwrap();
+    let sent = bench.server.requests()[1].to_string().len();
+    assert!(sent < 120_000, "{sent} bytes were sent");
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn budgets_end_a_turn_in_words() {
+    let steps = || Script::new((0..9).map(|at| Step::call("Look", json!({ "what": at.to_string() })).usage(100, 50)));
+    let ends = async |budget: Budget| {
+        let mut bench = Bench::new(steps()).await;
+        bench.agent.budget = budget;
+        let outcome = bench.agent.say("Look.").await.unwrap();
+        assert_eq!(bench.server.violations(), Vec::<String>::new());
+        match outcome.ended {
+            Ended::Budget(words) => words,
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        ends(Budget { turns: Some(2), ..Budget::default() }).await,
+        "the model has answered 2 times, which is as often as it may in one turn"
+    );
+    assert_eq!(ends(Budget { tokens: Some(300), ..Budget::default() }).await, "300 tokens are used, and 300 may be");
+}
+
+#[tokio::test]
+async fn time_that_is_over_ends_a_turn_with_a_valid_history() {
+    let mut bench = Bench::new(Script::new([Step::calls([look("wait")])])).await;
+    bench.agent.budget.time = Some(Duration::from_millis(300));
+    let outcome = bench.agent.say("Wait.").await.unwrap();
+    assert_eq!(outcome.ended, Ended::Budget("the 0.3 s that the turn may take are over".into()));
+    bench.agent.budget.time = None;
+    bench.server.push(Step::text("Yes."));
+    assert_eq!(bench.agent.say("Still there?").await.unwrap().text, "Yes.");
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn who_steers_is_heard_before_the_calls_that_have_not_begun() {
+    let mut bench = Bench::new(Script::new([
+        Step::calls(["a", "b"].map(|it| Use::of("Count", json!({ "what": it })))),
+        Step::text("I stop.").expect("No, stop"),
+    ]))
+    .await;
+    let handle = bench.agent.handle.clone();
+    let before = bench.agent.watcher.clone();
+    bench.agent.watcher = std::sync::Arc::new(move |event| {
+        before(event);
+        if matches!(event, helve_agent::Event::Called { .. }) && !handle.is_busy() == false {
+            handle.steer("No, stop.");
+        }
+    });
+    bench.agent.say("Count.").await.unwrap();
+    assert_eq!(bench.counted(), "a\n");
+    let kept = bench.kept().await;
+    assert!(kept.contains(&"tool failed: Skipped due to user interrupt.".to_owned()), "{kept:#?}");
+    assert_eq!(bench.server.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_follows_waits_for_the_end_of_the_turn() {
+    let bench = Bench::new(Script::new([Step::text("One."), Step::text("Two.").expect("And then?")])).await;
+    bench.agent.handle.follow_up("And then?");
+    let outcome = bench.agent.say("First.").await.unwrap();
+    assert_eq!((outcome.text.as_str(), outcome.turns), ("Two.", 2));
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_leaves_a_valid_history() {
+    let mut bench = Bench::new(Script::new([Step::calls([
+        look("a"),
+        look("wait"),
+        Use::of("Count", json!({ "what": "never" })),
+    ])]))
+    .await;
+    let handle = bench.agent.handle.clone();
+    let before = bench.agent.watcher.clone();
+    bench.agent.watcher = std::sync::Arc::new(move |event| {
+        before(event);
+        if matches!(event, helve_agent::Event::Progress { text, .. } if text == "looking at wait") {
+            handle.cancel();
+        }
+    });
+    assert_eq!(bench.agent.say("Look.").await.unwrap().ended, Ended::Cancelled);
+    assert_eq!(bench.counted(), "");
+    bench.server.push(Step::text("Good."));
+    assert_eq!(bench.agent.say("Go on.").await.unwrap().ended, Ended::Done);
+    assert_eq!(
+        bench.kept().await[5..8],
+        ["tool: saw a", "tool failed: Error: cancelled", "tool failed: Error: cancelled"]
+    );
+    bench.all_was_well();
+}
+
+#[tokio::test]
+async fn words_said_before_a_cancel_stay_with_a_mark() {
+    let stalled = Step::text("I was about to say something long.").fault(helve_script::Fault::StallAfter(3));
+    let mut bench = Bench::new(Script::new([stalled])).await;
+    let handle = bench.agent.handle.clone();
+    let before = bench.agent.watcher.clone();
+    bench.agent.watcher = std::sync::Arc::new(move |event| {
+        before(event);
+        if matches!(event, helve_agent::Event::Text(_)) {
+            handle.cancel();
+        }
+    });
+    let outcome = bench.agent.say("Speak.").await.unwrap();
+    assert_eq!((outcome.ended, outcome.text.as_str()), (Ended::Cancelled, "I was about "));
+    assert_eq!(bench.kept().await, ["user: Speak.", "model: I was about \n[stopped here]", "model ends: canceled"]);
+}
+
+#[tokio::test]
+async fn pictures_of_the_user_travel_as_parts() {
+    let bench = Bench::new(Script::new([Step::text("A dot.").expect("data:image/png;base64,AAAA")])).await;
+    let picture = Part::Binary { path: "dot.png".into(), mime_type: "image/png".into(), data: "AAAA".into() };
+    bench.agent.turn(vec![Part::Text { text: "What is it?".into() }, picture]).await.unwrap();
+    bench.all_was_well();
+}

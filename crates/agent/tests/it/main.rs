@@ -1,0 +1,10 @@
+//! The agent's stories, each against a model that follows a script.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod bench;
+mod crash;
+mod endpoint;
+mod faults;
+mod loops;
+mod room;

@@ -1,0 +1,188 @@
+//! Commands inside of a conversation: `/help`, `/undo` and the like.
+
+use std::fmt::Write as _;
+
+use helve_agent::model;
+use helve_contract::{nearest, ports::Which};
+
+use super::Chat;
+use crate::{
+    commands::sessions,
+    fault::Fault,
+    print::{first_sentence, harmless},
+    talk::{self, How, Wanted},
+    terminal::{money, todos},
+    workshop::mode_named,
+};
+
+/// Every command: its name, what may follow it, what it does.
+const COMMANDS: [(&str, &str, &str); 13] = [
+    ("help", "", "this list"),
+    ("dialect", "[NAME]", "which dialect; with a name, a new conversation in that one"),
+    ("model", "[NAME]", "which model answers, and which others there are; with a name, that one from now on"),
+    ("tools", "", "what the model can call"),
+    ("mode", "[NAME]", "what is asked before a call; with a name, that mode from now on"),
+    ("sessions", "", "the conversations of this workspace"),
+    ("resume", "ID", "another conversation; the beginning of its id is enough"),
+    ("new", "", "a new conversation"),
+    ("undo", "", "takes the last turn back: its messages, and its changes of files"),
+    ("compact", "", "sums older messages up, so that more fits"),
+    ("todos", "", "the to-do list"),
+    ("cost", "", "what it took so far"),
+    ("quit", "", "the end"),
+];
+
+impl Chat {
+    /// Does what a command says. Whether to go on.
+    pub(super) async fn obey(&mut self, line: &str) -> Result<bool, Fault> {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match name {
+            "help" | "" | "?" => self.help(),
+            "dialect" => self.dialect(rest).await?,
+            "model" => self.model(rest).await?,
+            "tools" => self.tools(),
+            "mode" => self.mode(rest)?,
+            "sessions" => self.sessions().await?,
+            "resume" => {
+                let record = talk::named(&**self.bench.store(), rest).await?;
+                self.switch(Wanted::Of(record), How::default()).await?;
+            }
+            "new" => {
+                let how = How { dialect: Some(self.agent.engine.dialect().name.to_owned()), model: None };
+                self.switch(Wanted::New, how).await?;
+                self.screen.line("a new conversation");
+            }
+            "undo" => self.undo().await?,
+            "compact" => self.compact().await?,
+            "todos" => self.todos(),
+            "cost" => self.cost().await?,
+            "quit" | "exit" | "q" => return Ok(false),
+            other => {
+                let names = COMMANDS.iter().map(|(name, ..)| *name);
+                let near = nearest(other, names).first().map(|it| format!("; did you mean /{it}?")).unwrap_or_default();
+                let other = harmless(other);
+                self.screen.line(&format!("there is no command /{other}{near} (/help lists them, // begins a message)"));
+            }
+        }
+        Ok(true)
+    }
+
+    fn help(&self) {
+        let look = self.screen.look;
+        for (name, more, about) in COMMANDS {
+            let command = format!("/{name} {more}");
+            self.screen.line(&format!("  {}  {}", look.bold(&format!("{command:16}")), look.dim(about)));
+        }
+    }
+
+    async fn dialect(&mut self, name: &str) -> Result<(), Fault> {
+        let now = self.agent.engine.dialect().name;
+        if name.is_empty() {
+            let all: Vec<_> = helve_dialects::all().iter().map(|it| it.name).collect();
+            self.screen.line(&format!("{now}; there are {}", all.join(", ")));
+            return Ok(());
+        }
+        let how = How { dialect: Some(name.to_owned()), model: None };
+        self.switch(Wanted::New, how).await?;
+        self.screen.line(&format!("a new conversation in {name}"));
+        Ok(())
+    }
+
+    async fn model(&mut self, name: &str) -> Result<(), Fault> {
+        if !name.is_empty() {
+            self.choose_model(name).await?;
+            _ = self.knobs.set("model.name", name.into());
+            self.screen.line(&format!("{} answers from now on", harmless(name)));
+            return Ok(());
+        }
+        self.screen.line(&harmless(self.agent.model.name()));
+        let Some(endpoint) = self.bench.endpoint() else { return Ok(()) };
+        let listed = model::list(endpoint).await.map_err(|error| Fault::failed(error.to_string()))?;
+        for one in listed.iter().take(50) {
+            self.screen.line(&format!("  {}", self.screen.look.dim(&harmless(&one.id))));
+        }
+        Ok(())
+    }
+
+    fn tools(&self) {
+        let look = self.screen.look;
+        for spec in self.agent.engine.specs() {
+            let about = first_sentence(&spec.description);
+            self.screen.line(&format!("  {:20}  {}", harmless(&spec.name), look.dim(&harmless(&about))));
+        }
+    }
+
+    fn mode(&self, name: &str) -> Result<(), Fault> {
+        if !name.is_empty() {
+            self.bench.mode().set(mode_named(name)?);
+        }
+        self.screen.line(self.bench.mode().get().name());
+        Ok(())
+    }
+
+    async fn sessions(&self) -> Result<(), Fault> {
+        let workspace = self.bench.settings().workspace.to_string_lossy().into_owned();
+        let which = Which { workspace: Some(workspace), top_only: true, most: 20, ..Which::default() };
+        let (records, _) = self.bench.store().conversations(&which).await?;
+        self.screen.line(&self.screen.look.bold(sessions::HEADS));
+        for record in &records {
+            self.screen.line(&sessions::row(record));
+        }
+        Ok(())
+    }
+
+    /// Takes the last turn back.
+    async fn undo(&mut self) -> Result<(), Fault> {
+        let Some(before) = self.marks.pop() else {
+            self.screen.line("there is no turn to take back; only those of this run of the program can be");
+            return Ok(());
+        };
+        let session = self.agent.session.clone();
+        let undone = self.bench.memory().undo(&*session.ports.host, &session.workspace).await.unwrap_or_default();
+        let gone = self.bench.store().take_back(&session.id, before + 1).await?;
+        let mut text = format!("took back {gone} messages");
+        for file in &undone.restored {
+            _ = write!(text, "\n  restored {}", harmless(file));
+        }
+        for file in &undone.skipped {
+            _ = write!(text, "\n  not restored: {}", harmless(file));
+        }
+        if !undone.others.is_empty() {
+            text.push_str("\n  changed meanwhile, by a command or by somebody else, and not taken back:");
+            for file in undone.others.iter().take(20) {
+                _ = write!(text, "\n    {}", harmless(file));
+            }
+        }
+        self.screen.line(&text);
+        Ok(())
+    }
+
+    async fn compact(&mut self) -> Result<(), Fault> {
+        self.screen.status(Some("summing up"));
+        let done = self.agent.compact().await;
+        self.screen.status(None);
+        match done? {
+            true => {}
+            false => self.screen.line("there is nothing to sum up yet"),
+        }
+        Ok(())
+    }
+
+    fn todos(&self) {
+        let list = self.person.todos();
+        if list.is_empty() {
+            self.screen.line("the to-do list is empty");
+        } else {
+            self.screen.write(&todos(self.screen.look, &list));
+        }
+    }
+
+    async fn cost(&self) -> Result<(), Fault> {
+        self.screen.line(&format!("since the start: {}", money(&self.spent)));
+        if let Some(record) = self.bench.store().conversation(&self.agent.session.id).await? {
+            self.screen.line(&format!("this conversation: {} messages, {}", record.messages, money(&record.spent)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! `helve run`: one task for a model with tools, from a script or by hand.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{self, IsTerminal as _, Read as _},
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use helve_agent::{Ended, Event, Outcome as Turned, Watcher};
+use helve_contract::{
+    Call, Error, Result, async_trait,
+    ports::{Nobody, Question, Spent, Todo, User, Verdict},
+};
+use helve_engine::{Mode, ModeSwitch};
+use serde_json::{Value, json};
+
+use super::Choice;
+use crate::{
+    config::Flag,
+    fault::{FAILED, Fault, Outcome},
+    knobs::Knobs,
+    print, remark, say,
+    setup,
+    talk::{self, How, Wanted},
+    terminal::{Look, Markdown, called, calling, changes, took},
+    undo::Memory,
+    workshop::{Bench, Somebody},
+};
+
+/// The exit code when a budget is used up.
+const SPENT: u8 = 3;
+/// The exit code when the model went round in circles.
+const CIRCLES: u8 = 4;
+/// The exit code of an interrupt.
+const INTERRUPTED: u8 = 130;
+/// More than this is no task.
+const LARGEST: u64 = 16 << 20;
+
+/// Give a model a task and the tools for it, and wait until it is done.
+///
+/// The answer goes to standard output, a line for each call of a tool to standard error. Nobody is asked: what needs an
+/// approval is refused, and the model is told how it can be allowed. The exit code is 0 when the model is done, 1 when
+/// it could not be asked, 2 when the command line makes no sense, 3 when a budget is used up, 4 when it went round in
+/// circles, 130 when it was interrupted.
+///
+/// With --json every event is a line of JSON on standard output. Each has a `type`: `session` (id, model, dialect,
+/// workspace, resumed), `asking` (turn), `text`, `reasoning` and `notice` (text), `calling` (id, name, input),
+/// `progress` (id, text), `called` (id, name, is_error, text, exit, wall, took_ms, data, media), `todos` (todos),
+/// `retrying` (why, after_ms), `compacted` (before, after), `child` (id, title, ended), `spent` (prompt_tokens,
+/// completion_tokens, cost), and last `ended` (session, ended, why, text, turns, calls, usage, exit).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve run \"fix the failing test\" --mode acceptEdits
+  git diff | helve run - --model qwen3 --dialect solo < review.txt
+  helve run \"what changed here?\" --json | jq -r 'select(.type==\"text\").text'
+  helve run --continue \"and now the docs\"")]
+pub(crate) struct Args {
+    /// What to do; `-`, or nothing with a pipe, reads it from standard input.
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    limits: Limits,
+    /// Print every event as a line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Go on with this conversation; the beginning of its id is enough.
+    #[arg(long, value_name = "ID", conflicts_with = "go_on")]
+    session: Option<String>,
+    /// Go on with the last conversation of this workspace.
+    #[arg(long = "continue")]
+    go_on: bool,
+}
+
+/// The flags about models and budgets, of every command that talks to one.
+#[derive(clap::Args)]
+pub(crate) struct Limits {
+    /// The model; without it, the configured one or the first that is found.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// What is asked before a call; `bypassPermissions` asks nothing.
+    #[arg(long, value_name = "MODE", value_parser = ["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"])]
+    mode: Option<String>,
+    /// How often the model may answer.
+    #[arg(long, value_name = "N")]
+    max_turns: Option<String>,
+    /// US dollars at most.
+    #[arg(long, value_name = "USD")]
+    max_cost: Option<String>,
+    /// Seconds at most.
+    #[arg(long, value_name = "SECONDS")]
+    max_time: Option<String>,
+}
+
+impl Limits {
+    /// The same as settings.
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let named = [
+            ("model.name", "--model", &self.model),
+            ("approval.mode", "--mode", &self.mode),
+            ("agent.max_turns", "--max-turns", &self.max_turns),
+            ("agent.max_cost", "--max-cost", &self.max_cost),
+            ("agent.max_time_secs", "--max-time", &self.max_time),
+        ];
+        let given = named.into_iter().filter_map(|(key, shown, text)| Some((key, shown, text.clone()?)));
+        given.map(|(key, shown, text)| Flag { key: key.to_owned(), text, shown }).collect()
+    }
+}
+
+impl Args {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
+        let settings = self.choice.settings_quietly(self.limits.flags())?;
+        for text in &settings.remarks {
+            remark!("helve: {text}");
+        }
+        let resumes = self.go_on || self.session.is_some();
+        let prompt = prompt(self.prompt.as_deref(), resumes)?;
+        let dialect = super::dialect(&settings)?;
+        let runtime = setup::runtime()?;
+        let knobs = Arc::new(Knobs::new(&settings));
+        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let teller = Arc::new(Teller::new(self.json, bench.memory().clone()));
+        let user = Headless { teller: teller.clone(), knobs, mode: bench.mode().clone() };
+        bench.meet(Somebody { user: Arc::new(user), approver: None });
+        let code = runtime.block_on(async {
+            bench.find_model(None).await?;
+            let watcher: Watcher = {
+                let teller = teller.clone();
+                Arc::new(move |event| teller.hear(event))
+            };
+            let wanted = match &self.session {
+                Some(id) => Wanted::Of(talk::named(&**bench.store(), id).await?),
+                None if self.go_on => Wanted::Last,
+                None => Wanted::New,
+            };
+            let how = How { dialect: self.choice.dialect.clone(), model: None };
+            let talk = talk::open(&bench, wanted, how, watcher).await?;
+            teller.begin(&talk);
+            bench.memory().begin();
+            let turned = work(&talk, prompt).await;
+            setup::end_tasks(talk.agent.session.clone()).await;
+            setup::end_servers(bench.servers()).await;
+            Ok::<_, Fault>(teller.end(&talk, turned?))
+        })?;
+        // Work that hangs in the kernel is not waited for.
+        runtime.shutdown_background();
+        Ok(ExitCode::from(code))
+    }
+}
+
+/// Works until the model is done; the first interrupt stops the turn, the second one the program.
+async fn work(talk: &talk::Talk, prompt: Option<String>) -> Result<Turned, Fault> {
+    let work = async {
+        let mut turned = match prompt {
+            Some(prompt) => talk.agent.say(&prompt).await?,
+            None => talk.agent.go_on().await?,
+        };
+        // What agents in the background found out is part of the answer.
+        while turned.ended == Ended::Done {
+            talk.supervisor.idle(&talk.agent.session.id).await;
+            let told = talk.agent.handle.take_follow_ups();
+            if told.is_empty() {
+                break;
+            }
+            turned = talk.agent.say(&told.join("\n\n")).await?;
+        }
+        Ok::<_, Error>(turned)
+    };
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return Ok(done?),
+        () = setup::asked_to_stop() => talk.agent.handle.cancel(),
+    }
+    tokio::select! {
+        done = &mut work => Ok(done?),
+        () = setup::asked_to_stop() => std::process::exit(INTERRUPTED.into()),
+    }
+}
+
+/// What the model is to do. `None`: only to go on.
+fn prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, Fault> {
+    let piped = given == Some("-") || (given.is_none() && !io::stdin().is_terminal());
+    let text = match given {
+        Some(text) if !piped => text.to_owned(),
+        _ if piped => {
+            let mut bytes = Vec::new();
+            io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > LARGEST {
+                return Err(Fault::usage(format!("a task of more than {LARGEST} bytes; put it into a file and name that")));
+            }
+            String::from_utf8(bytes).map_err(|_| Fault::usage("the task on standard input is not UTF-8"))?
+        }
+        _ => String::new(),
+    };
+    match text.trim() {
+        "" if resumes => Ok(None),
+        "" => Err(Fault::usage("there is no task; write it behind `helve run`, or into its standard input")),
+        text => Ok(Some(text.to_owned())),
+    }
+}
+
+/// Tells what happens: for people on two streams, or as JSON on one.
+struct Teller {
+    json: bool,
+    memory: Arc<Memory>,
+    out: Look,
+    err: Look,
+    inner: Mutex<Told>,
+}
+
+struct Told {
+    markdown: Markdown,
+    /// Standard output ends in the middle of a line.
+    mid_line: bool,
+    calls: HashMap<String, String>,
+}
+
+impl Teller {
+    fn new(json: bool, memory: Arc<Memory>) -> Self {
+        let out = Look::of(&io::stdout());
+        let inner = Told { markdown: Markdown::new(out), mid_line: false, calls: HashMap::new() };
+        Self { json, memory, out, err: Look::of(&io::stderr()), inner: Mutex::new(inner) }
+    }
+
+    fn begin(&self, talk: &talk::Talk) {
+        let (agent, session) = (&talk.agent, &talk.agent.session);
+        if self.json {
+            say!(
+                "{}",
+                json!({
+                    "type": "session",
+                    "id": session.id,
+                    "model": agent.model.name(),
+                    "dialect": agent.engine.dialect().name,
+                    "workspace": session.workspace.roots().first().map(|it| it.dir.to_string_lossy()),
+                    "resumed": talk.resumed,
+                })
+            );
+        }
+    }
+
+    fn hear(&self, event: &Event) {
+        if self.json {
+            if let Some(line) = as_json(event) {
+                say!("{line}");
+            }
+            return;
+        }
+        let mut told = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Text(text) => {
+                // A terminal gets it rendered and harmless, anything else as it is.
+                let shown = if io::stdout().is_terminal() { told.markdown.push(text) } else { text.clone() };
+                if let Some(last) = shown.chars().last() {
+                    told.mid_line = last != '\n';
+                }
+                print::bytes(shown.as_bytes());
+            }
+            Event::Calling { id, name, input } => {
+                self.end_line(&mut told);
+                told.calls.insert(id.clone(), calling(name, input));
+            }
+            Event::Called { id, name, reply, took } => {
+                let call = told.calls.remove(id).unwrap_or_else(|| name.clone());
+                print::aside_inked(&called(self.err, &call, reply, *took));
+                let diff = changes(self.err, &self.memory.fresh());
+                print::aside_inked(diff.trim_end());
+            }
+            Event::Retrying { why, after } => remark!("helve: {why}; asked again in {}", took(*after)),
+            Event::Compacted { before, after } => {
+                remark!("helve: older messages were shortened: about {before} tokens are now {after}");
+            }
+            Event::Child { title, ended, .. } => {
+                remark!("helve: the agent \"{title}\" {}", if *ended { "has ended" } else { "works" });
+            }
+            Event::Notice(text) => remark!("helve: {text}"),
+            Event::Asking { .. }
+            | Event::Reasoning(_)
+            | Event::Progress { .. }
+            | Event::Todos(_)
+            | Event::Spent(_)
+            | Event::Ended(_) => {}
+        }
+    }
+
+    fn end_line(&self, told: &mut Told) {
+        let rest = if self.out.colour { told.markdown.finish() } else { String::new() };
+        print::bytes(rest.as_bytes());
+        if told.mid_line || !rest.is_empty() {
+            print::bytes(b"\n");
+        }
+        told.mid_line = false;
+    }
+
+    fn todos(&self, todos: &[Todo]) {
+        if self.json {
+            say!("{}", json!({ "type": "todos", "todos": todos }));
+        } else {
+            print::aside_inked(crate::terminal::todos(self.err, todos).trim_end());
+        }
+    }
+
+    /// Tells how it ended; the exit code.
+    fn end(&self, talk: &talk::Talk, turned: Turned) -> u8 {
+        let (word, why, code) = match &turned.ended {
+            Ended::Done => ("done", None, 0),
+            Ended::Cancelled => ("cancelled", None, INTERRUPTED),
+            Ended::Budget(why) => ("budget", Some(why.clone()), SPENT),
+            Ended::Circles(why) => ("circles", Some(why.clone()), CIRCLES),
+            Ended::Model(why) => ("model", Some(why.clone()), FAILED),
+        };
+        let id = &talk.agent.session.id;
+        if self.json {
+            say!(
+                "{}",
+                json!({
+                    "type": "ended",
+                    "session": id,
+                    "ended": word,
+                    "why": why,
+                    "text": turned.text,
+                    "turns": turned.turns,
+                    "calls": turned.calls,
+                    "usage": spent(&turned.spent),
+                    "exit": code,
+                })
+            );
+            return code;
+        }
+        self.end_line(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
+        match (&turned.ended, why) {
+            (Ended::Cancelled, _) => remark!("helve: stopped; `helve run --session {id}` goes on"),
+            (_, Some(why)) => remark!("error: {why}"),
+            _ => {}
+        }
+        code
+    }
+}
+
+/// An event as one line of JSON. The end is told by itself.
+fn as_json(event: &Event) -> Option<Value> {
+    Some(match event {
+        Event::Asking { turn } => json!({ "type": "asking", "turn": turn }),
+        Event::Text(text) => json!({ "type": "text", "text": text }),
+        Event::Reasoning(text) => json!({ "type": "reasoning", "text": text }),
+        Event::Calling { id, name, input } => json!({ "type": "calling", "id": id, "name": name, "input": input }),
+        Event::Progress { id, text } => json!({ "type": "progress", "id": id, "text": text }),
+        Event::Called { id, name, reply, took } => {
+            let media: Vec<_> = reply
+                .media
+                .iter()
+                .map(|it| json!({ "mime": it.mime, "base64": STANDARD.encode(&it.bytes) }))
+                .collect();
+            json!({
+                "type": "called", "id": id, "name": name, "is_error": reply.is_error, "text": reply.text,
+                "exit": reply.exit, "wall": reply.wall, "took_ms": took.as_millis() as u64, "data": reply.data,
+                "media": media,
+            })
+        }
+        Event::Retrying { why, after } => {
+            json!({ "type": "retrying", "why": why, "after_ms": after.as_millis() as u64 })
+        }
+        Event::Compacted { before, after } => json!({ "type": "compacted", "before": before, "after": after }),
+        Event::Child { id, title, ended } => json!({ "type": "child", "id": id, "title": title, "ended": ended }),
+        Event::Notice(text) => json!({ "type": "notice", "text": text }),
+        Event::Spent(it) => {
+            let mut line = spent(it);
+            line["type"] = "spent".into();
+            line
+        }
+        Event::Todos(_) | Event::Ended(_) => return None,
+    })
+}
+
+fn spent(spent: &Spent) -> Value {
+    json!({
+        "prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens, "cost": spent.cost,
+    })
+}
+
+/// Nobody who answers; somebody may still read.
+struct Headless {
+    teller: Arc<Teller>,
+    knobs: Arc<Knobs>,
+    mode: ModeSwitch,
+}
+
+#[async_trait]
+impl User for Headless {
+    async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
+        Nobody.ask(call, questions).await
+    }
+    async fn show_todos(&self, _: &Call, todos: &[Todo]) {
+        self.teller.todos(todos);
+    }
+    async fn planning(&self, _: &Call) -> bool {
+        self.mode.get() == Mode::Plan
+    }
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
+        Nobody.approve_plan(call, plan).await
+    }
+    async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
+        Ok(self.knobs.get(name))
+    }
+    async fn set_setting(&self, _: &Call, name: &str, _: Value) -> Result<Value> {
+        Err(Error::failed(format!("`{name}` cannot be changed in a run; ask the user to pass it with --set")))
+    }
+}

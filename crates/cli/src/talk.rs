@@ -1,0 +1,112 @@
+//! Conversations: finding one, beginning one, taking one up again.
+
+use std::sync::Arc;
+
+use helve_agent::{Agent, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
+use helve_contract::ports::{SessionRecord, Store, Which};
+
+use crate::{crew, fault::Fault, state, workshop::Bench};
+
+/// Which conversation is wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Wanted {
+    /// A new one.
+    #[default]
+    New,
+    /// The last one of this workspace.
+    Last,
+    /// This one.
+    Of(SessionRecord),
+}
+
+/// A conversation that is open.
+pub(crate) struct Talk {
+    /// The loop.
+    pub(crate) agent: Agent,
+    /// Who keeps the agents that it starts.
+    pub(crate) supervisor: Arc<Supervisor>,
+    /// Its place there: its agents end with it.
+    pub(crate) seat: Seat,
+    /// Whether it was there before.
+    pub(crate) resumed: bool,
+}
+
+/// How a conversation is opened.
+#[derive(Default)]
+pub(crate) struct How {
+    /// The dialect of a new one.
+    pub(crate) dialect: Option<String>,
+    /// The model, where it is not the usual one.
+    pub(crate) model: Option<String>,
+}
+
+/// Opens a conversation.
+pub(crate) async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher) -> Result<Talk, Fault> {
+    let record = match wanted {
+        Wanted::New => None,
+        Wanted::Of(record) => Some(record),
+        Wanted::Last => Some(last(bench).await?),
+    };
+    if let Some(record) = &record {
+        let here = bench.settings().workspace.to_string_lossy();
+        if record.workspace != here {
+            return Err(Fault::usage(format!(
+                "the conversation {} works in {}; go there, or name it with --workspace",
+                record.id, record.workspace
+            )));
+        }
+    }
+    let need = Need {
+        id: record.as_ref().map_or_else(state::random_id, |it| Ok(it.id.clone()))?,
+        dialect: record.as_ref().map(|it| it.dialect.clone()).or(how.dialect),
+        user: record.as_ref().map(|it| it.user.clone()),
+        agent: record.as_ref().map(|it| it.agent.clone()),
+        ..Need::default()
+    };
+    let supervisor = crew::hire(bench, need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
+    let (engine, session) = bench.equip(&need)?;
+    let model = bench.model(how.model.as_deref())?;
+    let mut agent = Agent::new(engine.clone(), session.clone(), model);
+    agent.system = prompt::system(&engine, &session, "").await;
+    if let Some(more) = bench.settings().text("agent.system") {
+        agent.system.push_str("\n\n");
+        agent.system.push_str(more);
+    }
+    agent.budget = bench.budget();
+    agent.watcher = watcher;
+    let seat = supervisor.seat(&mut agent);
+    Ok(Talk { agent, supervisor, seat, resumed: record.is_some() })
+}
+
+/// The last conversation of this workspace.
+async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
+    let workspace = bench.settings().workspace.to_string_lossy().into_owned();
+    let which = Which { top_only: true, workspace: Some(workspace.clone()), most: 1, ..Which::default() };
+    let (found, _) = bench.store().conversations(&which).await?;
+    found.into_iter().next().ok_or_else(|| {
+        Fault::usage(format!("there is no conversation in {workspace} to go on with; leave --continue out to begin one"))
+    })
+}
+
+/// The conversation whose id begins so.
+pub(crate) async fn named(store: &dyn Store, id: &str) -> Result<SessionRecord, Fault> {
+    if let Some(record) = store.conversation(id).await? {
+        return Ok(record);
+    }
+    let (mut found, mut offset) = (Vec::new(), 0);
+    loop {
+        let which = Which { offset, most: 500, ..Which::default() };
+        let (page, _) = store.conversations(&which).await?;
+        offset += page.len() as u64;
+        let ended = page.is_empty();
+        found.extend(page.into_iter().filter(|it| !id.is_empty() && it.id.starts_with(id)));
+        if ended || found.len() > 1 {
+            break;
+        }
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Fault::usage(format!("there is no conversation `{id}`; `helve sessions list` shows them"))),
+        _ => Err(Fault::usage(format!("several conversations begin with `{id}`; write more of the id"))),
+    }
+}

@@ -1,0 +1,282 @@
+//! What is typed: one thread reads standard input, whatever it is.
+//!
+//! On a terminal a line is edited with the usual keys, and what is typed while the agent works is gathered. Anything
+//! else is read line by line, and only when a line is wanted.
+
+use std::{
+    io::{self, BufRead, IsTerminal},
+    os::fd::AsFd,
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr},
+};
+use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
+use tokio::sync::{mpsc as later, oneshot};
+
+use super::Screen;
+
+/// How many lines are remembered.
+const REMEMBERED: usize = 1000;
+/// More than this is no message that somebody types.
+const LONGEST: usize = 64 << 10;
+
+/// What came of asking for a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A line.
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// No more will come.
+    End,
+}
+
+enum Wish {
+    /// A line, after these words.
+    Line { words: String, keep: bool, answer: oneshot::Sender<Typed> },
+    /// What is typed while the agent works.
+    Watch(Watch),
+}
+
+/// Where typed lines go, until the other end is dropped.
+struct Watch {
+    lines: later::UnboundedSender<String>,
+    until: mpsc::Receiver<()>,
+    /// Dropped when the terminal is as it was before.
+    _done: mpsc::Sender<()>,
+}
+
+/// Standard input.
+#[derive(Clone)]
+pub(crate) struct Input {
+    wishes: mpsc::Sender<Wish>,
+    screen: Screen,
+    /// Somebody types at a terminal.
+    pub(crate) live: bool,
+}
+
+/// Lines that are typed while the agent works. Dropping it gives the terminal back.
+pub(crate) struct Watching {
+    /// The lines.
+    pub(crate) lines: later::UnboundedReceiver<String>,
+    stop: Option<mpsc::Sender<()>>,
+    done: mpsc::Receiver<()>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.stop = None;
+        // The terminal is as it was before anything else is asked of it.
+        _ = self.done.recv_timeout(Duration::from_secs(1));
+    }
+}
+
+impl Input {
+    /// Reads standard input on a thread of its own. Lines are remembered in a file.
+    pub(crate) fn new(screen: Screen, history: Option<PathBuf>) -> Self {
+        let (wishes, wanted) = mpsc::channel();
+        let live = io::stdin().is_terminal() && screen.look.live;
+        let shown = screen.clone();
+        thread::spawn(move || if live { keyboard(&wanted, &shown, history.as_ref()) } else { pipe(&wanted, &shown) });
+        Self { wishes, screen, live }
+    }
+
+    /// Asks for a line. What others write meanwhile waits.
+    pub(crate) async fn line(&self, words: &str, keep: bool) -> Typed {
+        let (answer, answered) = oneshot::channel();
+        self.screen.hold();
+        let sent = self.wishes.send(Wish::Line { words: words.to_owned(), keep, answer });
+        let typed = if sent.is_ok() { answered.await.unwrap_or(Typed::End) } else { Typed::End };
+        self.screen.release();
+        typed
+    }
+
+    /// Gathers what is typed while the agent works. From a pipe nothing is taken before its turn.
+    pub(crate) fn watch(&self) -> Option<Watching> {
+        if !self.live {
+            return None;
+        }
+        let ((lines, typed), (stop, until), (done, is_done)) = (later::unbounded_channel(), mpsc::channel(), mpsc::channel());
+        self.wishes.send(Wish::Watch(Watch { lines, until, _done: done })).ok()?;
+        Some(Watching { lines: typed, stop: Some(stop), done: is_done })
+    }
+}
+
+/// Lines from a pipe or file, or from a terminal that cannot do more.
+fn pipe(wanted: &mpsc::Receiver<Wish>, screen: &Screen) {
+    let echoes = io::stdin().is_terminal();
+    let mut input = io::stdin().lock();
+    for wish in wanted {
+        if let Wish::Line { words, answer, .. } = wish {
+            screen.prompt(&words);
+            let mut line = String::new();
+            let typed = match input.read_line(&mut line) {
+                Ok(0) | Err(_) => Typed::End,
+                Ok(_) => Typed::Line(line.trim_end_matches(['\n', '\r']).to_owned()),
+            };
+            if !echoes && !words.is_empty() {
+                screen.prompt("\n");
+            }
+            _ = answer.send(typed);
+        }
+    }
+}
+
+/// Lines from a terminal.
+fn keyboard(wanted: &mpsc::Receiver<Wish>, screen: &Screen, history: Option<&PathBuf>) {
+    let config = Config::builder().max_history_size(REMEMBERED).map(|it| it.history_ignore_space(true).build());
+    let editor = config.ok().and_then(|it| Editor::<(), FileHistory>::with_config(it).ok());
+    let Some(mut editor) = editor else { return pipe(wanted, screen) };
+    if let Some(file) = history {
+        _ = editor.load_history(file);
+    }
+    let mut begun = String::new();
+    let mut watch: Option<Watch> = None;
+    loop {
+        let next = match &watch {
+            None => wanted.recv().ok(),
+            Some(here) => match gather(here, wanted, screen, &mut begun) {
+                Some(wish) => Some(wish),
+                None => {
+                    watch = None;
+                    continue;
+                }
+            },
+        };
+        match next {
+            None => return,
+            Some(Wish::Watch(more)) => watch = Some(more),
+            Some(Wish::Line { words, keep, answer }) => {
+                let first = if keep { std::mem::take(&mut begun) } else { String::new() };
+                let typed = match editor.readline_with_initial(&words, (&first, "")) {
+                    Ok(line) => Typed::Line(line),
+                    Err(ReadlineError::Interrupted) => Typed::Interrupt,
+                    Err(_) => Typed::End,
+                };
+                if let Typed::Line(line) = &typed
+                    && keep
+                    && !line.trim().is_empty()
+                    && editor.add_history_entry(line.as_str()).is_ok()
+                    && let Some(file) = history
+                {
+                    _ = editor.append_history(file);
+                }
+                _ = answer.send(typed);
+            }
+        }
+    }
+}
+
+/// Reads keys until it is told to stop (nothing), or something else is wanted. Whole lines go away, the rest stays
+/// begun. Ctrl-C stays a signal.
+fn gather(watch: &Watch, wanted: &mpsc::Receiver<Wish>, screen: &Screen, begun: &mut String) -> Option<Wish> {
+    let stdin = io::stdin();
+    let quiet = Quiet::new(&stdin);
+    let mut bytes = Vec::new();
+    screen.typed(begun);
+    let next = loop {
+        if watch.until.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
+            break None;
+        }
+        if let Ok(wish) = wanted.try_recv() {
+            break Some(wish);
+        }
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        if quiet.is_none() || !matches!(poll(&mut fds, Some(&wait)), Ok(1..)) {
+            thread::sleep(if quiet.is_none() { Duration::from_millis(50) } else { Duration::ZERO });
+            continue;
+        }
+        let mut some = [0_u8; 256];
+        match rustix::io::read(stdin.as_fd(), &mut some) {
+            // The terminal is gone; so is whoever typed.
+            Ok(0) | Err(_) => thread::sleep(Duration::from_millis(50)),
+            Ok(read) => bytes.extend_from_slice(&some[..read]),
+        }
+        let whole = match std::str::from_utf8(&bytes) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => bytes.len(),
+        };
+        let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
+        bytes.drain(..whole);
+        take(&text, begun, &watch.lines);
+        screen.typed(begun);
+    };
+    screen.typed("");
+    drop(quiet);
+    next
+}
+
+/// Takes typed letters to what was begun; a line's end sends it off.
+fn take(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) {
+    let mut letters = text.chars().peekable();
+    while let Some(it) = letters.next() {
+        match it {
+            '\n' | '\r' => {
+                let line = std::mem::take(begun);
+                if !line.trim().is_empty() {
+                    _ = lines.send(line);
+                }
+            }
+            '\x7f' | '\x08' => _ = begun.pop(),
+            '\x15' => begun.clear(),
+            // A key without a letter, such as an arrow: its sequence ends with a letter or `~`.
+            '\x1b' => {
+                if letters.next_if(|it| *it == '[' || *it == 'O').is_some() {
+                    while letters.next_if(|it| !it.is_ascii_alphabetic() && *it != '~').is_some() {}
+                    letters.next();
+                }
+            }
+            it if it.is_control() => {}
+            it if begun.len() < LONGEST => begun.push(it),
+            _ => {}
+        }
+    }
+}
+
+/// A terminal that shows nothing of what is typed, and hands over every key at once.
+struct Quiet<'a> {
+    stdin: &'a io::Stdin,
+    before: Termios,
+}
+
+impl<'a> Quiet<'a> {
+    fn new(stdin: &'a io::Stdin) -> Option<Self> {
+        let before = tcgetattr(stdin).ok()?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL);
+        quiet.special_codes[SpecialCodeIndex::VMIN] = 0;
+        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(stdin, OptionalActions::Now, &quiet).ok()?;
+        Some(Self { stdin, before })
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        _ = tcsetattr(self.stdin, OptionalActions::Now, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_ahead_becomes_lines() {
+        let (lines, mut sent) = later::unbounded_channel();
+        let mut begun = String::new();
+        take("first\nsecx\x7fond\x1b[A\x1b[3~\x01 line\r\n\nrest", &mut begun, &lines);
+        let mut seen = Vec::new();
+        while let Ok(line) = sent.try_recv() {
+            seen.push(line);
+        }
+        assert_eq!((seen, begun.as_str()), (vec!["first".to_owned(), "second line".into()], "rest"));
+    }
+}

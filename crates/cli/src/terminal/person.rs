@@ -1,0 +1,237 @@
+//! The person at the terminal: approvals, questions, plans, the to-do list.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use helve_contract::{
+    Call, Error, Result, async_trait,
+    ports::{self, Todo, User, Verdict},
+};
+use helve_engine::{Answer, Approver, Mode, ModeSwitch, Question};
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::{Input, Markdown, Screen, Typed, lines};
+use crate::{knobs::Knobs, print::harmless};
+
+/// Somebody who reads the screen and types.
+pub(crate) struct Person {
+    screen: Screen,
+    input: Input,
+    knobs: Arc<Knobs>,
+    /// One question at a time.
+    turn: tokio::sync::Mutex<()>,
+    todos: Mutex<Vec<Todo>>,
+    mode: ModeSwitch,
+    /// Told when the user wants the turn to stop.
+    stop: Arc<Notify>,
+}
+
+impl Person {
+    /// Somebody at this terminal, who may change the mode with this switch.
+    pub(crate) fn new(
+        screen: Screen,
+        input: Input,
+        knobs: Arc<Knobs>,
+        mode: ModeSwitch,
+        stop: Arc<Notify>,
+    ) -> Self {
+        Self { screen, input, knobs, turn: tokio::sync::Mutex::new(()), todos: Mutex::default(), mode, stop }
+    }
+
+    /// The to-do list as it was last shown.
+    pub(crate) fn todos(&self) -> Vec<Todo> {
+        self.todos.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the to-do list: another conversation begins.
+    pub(crate) fn forget(&self) {
+        self.todos.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// One line from the user; Ctrl-C and the end of input are no answer.
+    async fn line(&self, words: &str) -> Option<String> {
+        match self.input.line(words, false).await {
+            Typed::Line(line) => Some(line.trim().to_owned()),
+            Typed::Interrupt => {
+                self.stop.notify_one();
+                None
+            }
+            Typed::End => None,
+        }
+    }
+
+    /// What an approval is about.
+    fn put(&self, question: &Question) {
+        let look = self.screen.look;
+        self.screen.end_line();
+        let mut text = format!("{} {}\n", look.ink("33", look.mark("?", "?")), look.bold(&question.summary));
+        for command in question.commands.iter().filter(|_| question.commands.len() > 1) {
+            text.push_str(&format!("    {} {command}\n", look.dim("runs:")));
+        }
+        if let Some(folder) = &question.folder {
+            text.push_str(&format!("    {} {folder}\n", look.dim("in:")));
+        }
+        for line in question.diff.iter().flat_map(|it| it.lines()) {
+            let line = harmless(line);
+            let shown = match line.as_bytes().first() {
+                Some(b'+') => look.ink("32", &line),
+                Some(b'-') => look.ink("31", &line),
+                _ => line.into_owned(),
+            };
+            text.push_str(&format!("    {shown}\n"));
+        }
+        text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.why))));
+        text.push_str(&format!("  {}\n", look.dim(&format!("y: once · a: {} · n: no, with a reason", question.grant))));
+        self.screen.write(&text);
+    }
+
+    /// One question with its options.
+    async fn choose(&self, question: &ports::Question) -> Option<String> {
+        let look = self.screen.look;
+        let mut text = format!("{} {}\n", look.ink("33", "?"), look.bold(&harmless(&question.question)));
+        for (at, option) in question.options.iter().enumerate() {
+            let (label, about) = (lines::short(&option.label, 100), lines::short(&option.description, 200));
+            text.push_str(&format!("  {}. {label}  {}\n", at + 1, look.dim(&about)));
+        }
+        self.screen.end_line();
+        self.screen.write(&text);
+        let words = if question.multi_select { "numbers, or your own words: " } else { "number, or your own words: " };
+        loop {
+            let line = self.line(words).await?;
+            if !line.is_empty() {
+                return Some(chosen(question, &line));
+            }
+        }
+    }
+}
+
+/// What a line means: the labels of its numbers, or itself.
+fn chosen(question: &ports::Question, line: &str) -> String {
+    let label = |word: &str| {
+        let number: usize = word.parse().ok()?;
+        question.options.get(number.checked_sub(1)?).map(|it| it.label.clone())
+    };
+    let words: Vec<&str> = line.split([',', ' ']).filter(|it| !it.is_empty()).collect();
+    let labels: Option<Vec<String>> = words.iter().map(|word| label(word)).collect();
+    match labels {
+        Some(labels) if labels.len() == 1 || question.multi_select => labels.join(", "),
+        _ => line.to_owned(),
+    }
+}
+
+/// What a line says to an approval; `None`: nothing that can be understood.
+fn consent(line: &str) -> Option<Answer> {
+    let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match first.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Some(Answer::Once),
+        "a" | "always" => Some(Answer::Session),
+        "n" | "no" => Some(Answer::Deny(rest.trim().to_owned())),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Approver for Person {
+    async fn ask(&self, question: &Question, _: &Call) -> Answer {
+        let _turn = self.turn.lock().await;
+        self.put(question);
+        loop {
+            let Some(line) = self.line("  allow? [y/a/n] ").await else {
+                return Answer::Deny("the user gave no answer".to_owned());
+            };
+            if let Some(answer) = consent(&line) {
+                return answer;
+            }
+            self.screen.line("  write y, a, or n and why not");
+        }
+    }
+}
+
+#[async_trait]
+impl User for Person {
+    async fn ask(&self, _: &Call, questions: &[ports::Question]) -> Result<BTreeMap<String, String>> {
+        let _turn = self.turn.lock().await;
+        let mut answers = BTreeMap::new();
+        for question in questions {
+            let Some(answer) = self.choose(question).await else {
+                return Err(Error::failed("the user did not answer; go on without it, or end your turn and say what you need"));
+            };
+            answers.insert(question.question.clone(), answer);
+        }
+        Ok(answers)
+    }
+
+    async fn show_todos(&self, _: &Call, todos: &[Todo]) {
+        todos.clone_into(&mut self.todos.lock().unwrap_or_else(PoisonError::into_inner));
+        self.screen.end_line();
+        self.screen.write(&lines::todos(self.screen.look, todos));
+    }
+
+    async fn planning(&self, _: &Call) -> bool {
+        self.mode.get() == Mode::Plan
+    }
+
+    async fn approve_plan(&self, _: &Call, plan: &str) -> Result<Verdict> {
+        let _turn = self.turn.lock().await;
+        let mut markdown = Markdown::new(self.screen.look);
+        self.screen.line(&self.screen.look.bold("The plan:"));
+        self.screen.write(&(markdown.push(plan) + &markdown.finish()));
+        self.screen.end_line();
+        let line = self.line("  go on with this plan? [y, or what should be different] ").await;
+        Ok(match line.as_deref() {
+            Some("y" | "Y" | "yes" | "Yes") => {
+                if let Some(before) = self.mode.end_plan() {
+                    self.screen.line(&self.screen.look.dim(&format!("  mode: {}", before.name())));
+                }
+                Verdict::Yes
+            }
+            Some("" | "n" | "N" | "no" | "No") => Verdict::No(String::new()),
+            Some(words) => Verdict::No(words.to_owned()),
+            None => Verdict::No("the user gave no answer".to_owned()),
+        })
+    }
+
+    async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
+        Ok(self.knobs.get(name))
+    }
+
+    async fn set_setting(&self, _: &Call, name: &str, value: Value) -> Result<Value> {
+        let (before, now) = self.knobs.set(name, value)?;
+        let look = self.screen.look;
+        self.screen.line(&look.dim(&format!("  {} is now {}", harmless(name), harmless(&now.to_string()))));
+        Ok(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::ports::Choice;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_number_or_words() {
+        let option = |label: &str| Choice { label: label.into(), description: String::new() };
+        let mut question = ports::Question {
+            question: "Which?".into(),
+            header: "Which".into(),
+            options: vec![option("red"), option("blue")],
+            multi_select: false,
+        };
+        let seen = ["2", "3", "1, 2", "green please"].map(|line| chosen(&question, line));
+        assert_eq!(seen, ["blue", "3", "1, 2", "green please"]);
+        question.multi_select = true;
+        assert_eq!(chosen(&question, "1, 2"), "red, blue");
+    }
+
+    #[test]
+    fn consent_is_said_in_a_letter() {
+        assert_eq!(consent("y"), Some(Answer::Once));
+        assert_eq!(consent("A"), Some(Answer::Session));
+        assert_eq!(consent("n use make instead"), Some(Answer::Deny("use make instead".into())));
+        assert_eq!(consent("hm"), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! The screen: text that scrolls, and beneath it one line that tells what is going on.
+//!
+//! What has scrolled is never drawn again. The line at the bottom is drawn only while the text above it ends with a
+//! line's end, and goes away before anything else is written.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use unicode_width::UnicodeWidthChar;
+
+use super::{Look, look};
+use crate::print::harmless;
+
+/// The screen. Cheap to clone; every clone is the same screen.
+#[derive(Clone)]
+pub(crate) struct Screen {
+    /// What it can do.
+    pub(crate) look: Look,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    out: Box<dyn Write + Send>,
+    /// Whether the text ends in the middle of a line.
+    mid_line: bool,
+    /// What goes on, and since when.
+    status: Option<(String, Instant)>,
+    /// A word more about it.
+    detail: String,
+    /// What was typed while something goes on.
+    typed: String,
+    /// Whether the line at the bottom stands there now.
+    drawn: bool,
+    /// What waits until a question is answered.
+    held: Option<String>,
+    frame: usize,
+}
+
+impl Screen {
+    /// A screen that writes here.
+    pub(crate) fn new(look: Look, out: impl Write + Send + 'static) -> Self {
+        let inner = Inner {
+            out: Box::new(out),
+            mid_line: false,
+            status: None,
+            detail: String::new(),
+            typed: String::new(),
+            drawn: false,
+            held: None,
+            frame: 0,
+        };
+        Self { look, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Text as it is; escape sequences in it are ours.
+    pub(crate) fn write(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let mut inner = self.lock();
+        match &mut inner.held {
+            Some(held) => held.push_str(text),
+            None => inner.scroll(text, self.look),
+        }
+    }
+
+    /// A whole line, on a line of its own.
+    pub(crate) fn line(&self, text: &str) {
+        self.end_line();
+        self.write(&format!("{text}\n"));
+    }
+
+    /// Ends a line that was begun.
+    pub(crate) fn end_line(&self) {
+        let mut inner = self.lock();
+        let open = match &inner.held {
+            Some(held) if !held.is_empty() => !held.ends_with('\n'),
+            _ => inner.mid_line,
+        };
+        if open {
+            match &mut inner.held {
+                Some(held) => held.push('\n'),
+                None => inner.scroll("\n", self.look),
+            }
+        }
+    }
+
+    /// What goes on from now; `None`: nothing does.
+    pub(crate) fn status(&self, text: Option<&str>) {
+        let mut inner = self.lock();
+        inner.wipe();
+        inner.status = text.map(|it| (it.to_owned(), Instant::now()));
+        inner.detail.clear();
+        inner.draw(self.look);
+    }
+
+    /// A word more about what goes on.
+    pub(crate) fn detail(&self, text: &str) {
+        text.clone_into(&mut self.lock().detail);
+    }
+
+    /// What was typed so far while something goes on.
+    pub(crate) fn typed(&self, text: &str) {
+        let mut inner = self.lock();
+        inner.wipe();
+        text.clone_into(&mut inner.typed);
+        inner.draw(self.look);
+    }
+
+    /// Draws the line at the bottom again, one step further.
+    pub(crate) fn tick(&self) {
+        let mut inner = self.lock();
+        if inner.drawn {
+            inner.frame += 1;
+            inner.wipe();
+            inner.draw(self.look);
+        }
+    }
+
+    /// Nothing is written until [`release`](Self::release): a question stands there.
+    pub(crate) fn hold(&self) {
+        self.end_line();
+        let mut inner = self.lock();
+        inner.wipe();
+        inner.held.get_or_insert_default();
+    }
+
+    /// Words before an answer, past what waits.
+    pub(crate) fn prompt(&self, words: &str) {
+        self.lock().put(words);
+    }
+
+    /// Writes what had to wait.
+    pub(crate) fn release(&self) {
+        let mut inner = self.lock();
+        // The answer ended its line.
+        inner.mid_line = false;
+        if let Some(held) = inner.held.take() {
+            inner.scroll(&held, self.look);
+        }
+    }
+}
+
+impl Inner {
+    fn scroll(&mut self, text: &str, look: Look) {
+        self.wipe();
+        self.put(text);
+        if let Some(last) = text.chars().last() {
+            self.mid_line = last != '\n';
+        }
+        self.draw(look);
+    }
+
+    /// Takes the line at the bottom away.
+    fn wipe(&mut self) {
+        if self.drawn {
+            self.put("\r\x1b[K");
+            self.drawn = false;
+        }
+    }
+
+    /// Draws the line at the bottom, where there is one and it may stand.
+    fn draw(&mut self, look: Look) {
+        if !look.live || self.mid_line || self.drawn || self.held.is_some() {
+            return;
+        }
+        let Some((text, since)) = &self.status else { return };
+        let frames: &[&str] = if look.unicode { &["⠋", "⠙", "⠸", "⠴", "⠦", "⠇"] } else { &["|", "/", "-", "\\"] };
+        let frame = frames[self.frame % frames.len()];
+        let detail = if self.detail.is_empty() { String::new() } else { format!(" · {}", self.detail) };
+        let mut shown = format!("{frame} {text} {}s{detail} · Ctrl-C stops", since.elapsed().as_secs());
+        if !self.typed.is_empty() {
+            shown = format!("{frame} {}s › {}", since.elapsed().as_secs(), harmless(&self.typed));
+        }
+        let shown = fitting(&shown, look::columns().saturating_sub(1), !self.typed.is_empty());
+        self.put(&look.dim(&shown));
+        self.drawn = true;
+    }
+
+    /// A terminal that went away is noticed by whoever reads from it.
+    fn put(&mut self, text: &str) {
+        _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+    }
+}
+
+/// As much of a line as fits: its beginning, or its end.
+fn fitting(text: &str, columns: usize, keep_end: bool) -> String {
+    let width = |it: char| it.width().unwrap_or(0);
+    if text.chars().map(width).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut left = columns.saturating_sub(1);
+    let mut takes = |it: &char| {
+        let fits = width(*it) <= left;
+        left = left.saturating_sub(width(*it));
+        fits
+    };
+    if keep_end {
+        let end: Vec<char> = text.chars().rev().take_while(&mut takes).collect();
+        format!("…{}", end.into_iter().rev().collect::<String>())
+    } else {
+        let start: String = text.chars().take_while(&mut takes).collect();
+        format!("{start}…")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap().replace("\r\x1b[K", "⟨wiped⟩")
+        }
+    }
+
+    #[test]
+    fn the_bottom_line_makes_room_for_text() {
+        let paper = Paper::default();
+        let screen = Screen::new(Look { colour: false, live: true, unicode: false }, paper.clone());
+        screen.status(Some("asking"));
+        screen.write("half ");
+        screen.write("a line\n");
+        screen.status(None);
+        assert_eq!(
+            paper.text(),
+            "| asking 0s · Ctrl-C stops⟨wiped⟩half a line\n| asking 0s · Ctrl-C stops⟨wiped⟩"
+        );
+    }
+
+    #[test]
+    fn what_comes_during_a_question_waits() {
+        let paper = Paper::default();
+        let screen = Screen::new(Look::PLAIN, paper.clone());
+        screen.write("half");
+        screen.hold();
+        screen.line("late");
+        assert_eq!(paper.text(), "half\n");
+        screen.release();
+        assert_eq!(paper.text(), "half\nlate\n");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_to_fit() {
+        assert_eq!(fitting("abcdef", 6, false), "abcdef");
+        assert_eq!(fitting("abcdef", 4, false), "abc…");
+        assert_eq!(fitting("abcdef", 4, true), "…def");
+        assert_eq!(fitting("日本語", 5, false), "日本…");
+    }
+}

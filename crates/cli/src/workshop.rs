@@ -1,0 +1,353 @@
+//! The workshop of the command line: what a conversation needs, made by the settings.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use helve_agent::{
+    Budget, Need, Workshop,
+    model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
+};
+use helve_contract::{
+    Access, Error, Result, Session,
+    ports::{Agents, Nobody, Store, User},
+};
+use helve_engine::{Approver, Builder, Dialect, Engine, Gate, Mode, ModeSwitch, Spill};
+use helve_mcp::client::Servers;
+use tokio::runtime::Runtime;
+
+use crate::{
+    config::Settings,
+    fault::Fault,
+    outside,
+    setup::{self, Imports, Room, Wish},
+    state,
+    undo::{Memory, Remembering},
+};
+
+/// How long a person may think about an approval.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// Everything that the conversations of one program share.
+pub(crate) struct Bench {
+    settings: Settings,
+    state: PathBuf,
+    imports: Imports,
+    /// The room in which plugins work.
+    _yard: Room,
+    store: Arc<dyn Store>,
+    person: OnceLock<Somebody>,
+    agents: Mutex<Option<Arc<dyn Agents>>>,
+    mode: ModeSwitch,
+    memory: Arc<Memory>,
+    made: Mutex<HashMap<String, Made>>,
+    /// Cleared away when the program ends: a conversation may be opened twice.
+    rooms: Mutex<Vec<Room>>,
+    endpoint: OnceLock<Endpoint>,
+    models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+}
+
+/// Whom the conversations are with.
+pub(crate) struct Somebody {
+    /// Who answers questions.
+    pub(crate) user: Arc<dyn User>,
+    /// Who allows a call; `None`: what would be asked is denied.
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+}
+
+/// What was made for a conversation, as long as the program runs.
+struct Made {
+    engine: Weak<Engine>,
+    spill: PathBuf,
+}
+
+impl Bench {
+    /// A workshop by the settings. Plugins and MCP servers are started here, once.
+    pub(crate) fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
+        let state = setup::state_folder(&settings)?;
+        let wish = Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false };
+        let yard = setup::room(&settings, &state, wish)?;
+        let imports = setup::imports(&settings, dialect, &outside::Wanted::All, (&state, &yard), runtime);
+        let mode = setup::mode(&settings).unwrap_or(dialect.mode);
+        Ok(Arc::new(Self {
+            store: setup::store(&settings, &state),
+            memory: Memory::new(state.join("undo")),
+            mode: ModeSwitch::new(mode),
+            imports,
+            _yard: yard,
+            person: OnceLock::new(),
+            agents: Mutex::default(),
+            made: Mutex::default(),
+            rooms: Mutex::default(),
+            endpoint: OnceLock::new(),
+            models: Mutex::default(),
+            state,
+            settings,
+        }))
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The state folder.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// What is kept.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What is asked before a call.
+    pub(crate) fn mode(&self) -> &ModeSwitch {
+        &self.mode
+    }
+
+    /// What the turns changed in files.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// The MCP servers in use.
+    pub(crate) fn servers(&self) -> Option<&Servers> {
+        self.imports.servers.as_ref()
+    }
+
+    /// Says whom the conversations are with; before that, nobody can be asked.
+    pub(crate) fn meet(&self, somebody: Somebody) {
+        _ = self.person.set(somebody);
+    }
+
+    /// Says who keeps the other agents of conversations from now on.
+    pub(crate) fn employ(&self, agents: Arc<dyn Agents>) {
+        *self.agents.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents);
+    }
+
+    /// What one turn may take, by the settings.
+    pub(crate) fn budget(&self) -> Budget {
+        let number = |key: &str| Some(self.settings.number(key)).filter(|it| *it > 0);
+        Budget {
+            turns: number("agent.max_turns").and_then(|it| u32::try_from(it).ok()),
+            tokens: number("agent.max_tokens"),
+            cost: self.settings.amount("agent.max_cost"),
+            time: number("agent.max_time_secs").map(Duration::from_secs),
+        }
+    }
+
+    /// Finds out who answers: by the settings, by a well-known key, or by a server on this machine. In words, who.
+    pub(crate) async fn find_model(&self, name: Option<String>) -> Result<String, Fault> {
+        let text = |key: &str| self.settings.text(key).map(str::to_owned);
+        let key = match text("model.key_env") {
+            None => None,
+            Some(variable) => {
+                let value = std::env::var(&variable).ok().filter(|it| !it.trim().is_empty());
+                let value = value.ok_or_else(|| {
+                    Fault::usage(format!("model.key_env names the variable {variable}, which is not set"))
+                })?;
+                Some(Key::new(value, variable))
+            }
+        };
+        let a_million = |key: &str| self.settings.amount(key).map(|it| it / 1e6);
+        let prices = match (a_million("model.price_in"), a_million("model.price_out")) {
+            (None, None) => None,
+            (prompt, completion) => {
+                Some(Prices { prompt: prompt.unwrap_or_default(), completion: completion.unwrap_or_default() })
+            }
+        };
+        let wanted = Wanted {
+            base_url: text("model.base_url"),
+            key,
+            model: name.or_else(|| text("model.name")),
+            window: Some(self.settings.number("model.window")).filter(|it| *it > 0),
+            prices,
+            ..Wanted::default()
+        };
+        let variable = |name: &str| std::env::var(name).ok();
+        let Found { endpoint, from } =
+            model::find(&variable, &wanted).await.map_err(|error| Fault::failed(error.to_string()))?;
+        let told = format!("{} ({from})", endpoint.model);
+        _ = self.endpoint.set(endpoint);
+        Ok(told)
+    }
+
+    /// The endpoint that was found.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    fn made(&self) -> MutexGuard<'_, HashMap<String, Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A conversation of its own.
+    fn top(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+        let dialect = named(need.dialect.as_deref().unwrap_or(self.settings.dialect()))?;
+        let wish = Wish {
+            run: folder_name(&need.id)?.to_owned(),
+            top: need.workspace.clone().filter(|it| *it != self.settings.workspace),
+            reading: dialect.reading,
+            lasting: true,
+        };
+        let room = setup::room(&self.settings, &self.state, wish)?;
+        let host = Arc::new(Remembering::new(room.host.clone(), self.memory.clone()));
+        let mut ports = setup::ports(&self.settings, &self.state, host, room.tasks.clone());
+        ports.store = self.store.clone();
+        if let Some(agents) = &*self.agents.lock().unwrap_or_else(PoisonError::into_inner) {
+            ports.agents = agents.clone();
+        }
+        let somebody = self.person.get().filter(|_| !need.alone);
+        if let Some(somebody) = somebody {
+            ports.user = somebody.user.clone();
+        }
+        let mode = match need.mode {
+            None => self.mode.clone(),
+            Some(mode) => ModeSwitch::new(mode),
+        };
+        let gate = self.gate(mode, somebody)?;
+        let role = need.role.clone().or_else(|| self.settings.role(dialect.name).map(str::to_owned));
+        let mut session = Session::new(need.id.clone(), room.workspace.clone(), ports);
+        session.role = role;
+        session.tolerant = self.settings.flag("tools.tolerant_edit");
+        named_in(&mut session, need);
+
+        let imports = outside::free(&dialect, self.imports.entries(&dialect));
+        let builder = imports.into_iter().fold(setup::chosen(&self.settings, dialect), Builder::tool);
+        let engine = self.built(builder, need, gate, &room.spill)?;
+        self.imports.record.goes_to(&engine);
+        let made = Made { engine: Arc::downgrade(&engine), spill: room.spill.clone() };
+        self.made().insert(need.id.clone(), made);
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        Ok((engine, Arc::new(session)))
+    }
+
+    /// A conversation that another one started: never more than that one has.
+    fn child(&self, need: &Need, parent: &Session) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+        let (above, spill) = match self.made().get(&parent.id) {
+            Some(made) => (made.engine.upgrade(), made.spill.clone()),
+            None => (None, PathBuf::new()),
+        };
+        let above = above.ok_or_else(|| Fault::failed(format!("the conversation {} is not open here", parent.id)))?;
+        let mut dialect = named(need.dialect.as_deref().unwrap_or(above.dialect().name))?;
+        // What the parent's role and settings leave out, its child does not have either, by whatever name.
+        let names: HashSet<&str> = above.specs().map(|spec| spec.name.as_str()).collect();
+        let tools: HashSet<_> = above.specs().filter_map(|spec| above.get(&spec.name)?.tool()).collect();
+        dialect.tools.retain(|entry| {
+            names.contains(entry.spec.name.as_str()) || entry.tool().is_some_and(|tool| tools.contains(tool))
+        });
+        let imports = outside::free(&dialect, self.imports.entries(&dialect));
+        let imports = imports.into_iter().filter(|entry| names.contains(entry.spec.name.as_str()));
+        let builder = imports.fold(setup::chosen(&self.settings, dialect), Builder::tool);
+
+        let mut ports = parent.ports.clone();
+        let somebody = self.person.get().filter(|_| !need.alone);
+        if need.alone {
+            ports.user = Arc::new(Nobody);
+        }
+        let mode = match need.mode {
+            None => above.mode().clone(),
+            Some(mode) => ModeSwitch::new(mode.at_most(above.mode().get())),
+        };
+        let gate = self.gate(mode, somebody)?;
+        let mut session = Session::new(need.id.clone(), parent.workspace.clone(), ports);
+        if let Some(folder) = &need.workspace {
+            // The roots stay: a rule that holds from their top would say something else from another one.
+            session.go_to(parent.workspace.check(folder, Access::Read, None)?);
+        }
+        session.user.clone_from(&parent.user);
+        session.role = need.role.clone();
+        session.tolerant = parent.tolerant;
+        named_in(&mut session, need);
+        let engine = self.built(builder, need, gate, &spill)?;
+        let made = Made { engine: Arc::downgrade(&engine), spill };
+        self.made().insert(need.id.clone(), made);
+        Ok((engine, Arc::new(session)))
+    }
+
+    /// A gate at this switch, with the rules of the settings.
+    fn gate(&self, mode: ModeSwitch, somebody: Option<&Somebody>) -> Result<Gate, Fault> {
+        let gate = setup::ruled(&self.settings, Gate::new(mode))?.patience(PATIENCE);
+        Ok(match somebody.and_then(|it| it.approver.clone()) {
+            Some(approver) => gate.approver(approver),
+            None => gate,
+        })
+    }
+
+    fn built(&self, mut builder: Builder, need: &Need, gate: Gate, spill: &Path) -> Result<Arc<Engine>, Fault> {
+        if let Some(only) = &need.tools {
+            builder = builder.only(only.clone());
+        }
+        if let Some(role) = &need.role {
+            builder = builder.role(role);
+        }
+        let builder = builder
+            .without(need.without.clone())
+            .gate(gate)
+            .events(setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?)
+            .spill(Spill::new(spill.to_owned(), setup::keep(&self.settings)))
+            .scrub(setup::scrub(&self.settings));
+        setup::finish(builder).map(Arc::new)
+    }
+}
+
+impl Workshop for Bench {
+    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
+        let made = match &need.parent {
+            None => self.top(need),
+            Some(parent) => self.child(need, parent),
+        };
+        made.map_err(|fault| Error::failed(fault.to_string()))
+    }
+
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
+        let endpoint = self.endpoint.get().ok_or_else(|| Error::failed("no model is configured here"))?;
+        let name = name.unwrap_or(&endpoint.model);
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(name) {
+            return Ok(model.clone());
+        }
+        let mut endpoint = endpoint.clone();
+        if endpoint.model != name {
+            // What is known about one model says nothing about another.
+            name.clone_into(&mut endpoint.model);
+            (endpoint.window, endpoint.prices) = (None, None);
+        }
+        let model: Arc<dyn Model> =
+            Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
+        models.insert(name.to_owned(), model.clone());
+        Ok(model)
+    }
+}
+
+fn named(name: &str) -> Result<Dialect, Fault> {
+    helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
+}
+
+/// Whose the session is, and who speaks in it.
+fn named_in(session: &mut Session, need: &Need) {
+    if let Some(user) = &need.user {
+        session.user.clone_from(user);
+    }
+    if let Some(agent) = &need.agent {
+        session.agent.clone_from(agent);
+    }
+}
+
+/// An id that can name a folder.
+fn folder_name(id: &str) -> Result<&str, Fault> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_' || it == '.' || it == ':';
+    if id.is_empty() || id.len() > 128 || id.starts_with('.') || !id.chars().all(plain) {
+        return Err(Fault::usage(format!("`{}` cannot be the id of a conversation", id.escape_debug())));
+    }
+    Ok(id)
+}
+
+/// The mode in words.
+pub(crate) fn mode_named(name: &str) -> Result<Mode, Fault> {
+    name.parse().map_err(Fault::usage)
+}

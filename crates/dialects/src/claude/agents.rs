@@ -1,0 +1,82 @@
+//! Other agents in `claude`.
+
+use helve_contract::{Error, Reply, Result};
+use helve_tools::agents;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Gives a self-contained piece of work to another agent and returns its report. It knows nothing of this conversation. With run_in_background, go on; a message comes at its end.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Agent {
+    /// 3-5 words
+    description: String,
+    /// The whole task, and what to report
+    prompt: String,
+    /// general-purpose, Explore (only looks), Plan (only looks), or one of the project's own
+    subagent_type: String,
+    model: Option<ModelName>,
+    /// Id of an agent to go on with
+    resume: Option<String>,
+    run_in_background: Option<bool>,
+    #[schemars(range(min = 1))]
+    max_turns: Option<u32>,
+    name: Option<String>,
+    team_name: Option<String>,
+    /// Never looser than yours
+    mode: Option<ModeName>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ModelName {
+    Sonnet,
+    Opus,
+    Haiku,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum ModeName {
+    AcceptEdits,
+    BypassPermissions,
+    Default,
+    Delegate,
+    DontAsk,
+    Plan,
+}
+
+impl TryFrom<Agent> for agents::Start {
+    type Error = Error;
+
+    fn try_from(it: Agent) -> Result<Self> {
+        let mode = it.mode.map(|mode| match mode {
+            ModeName::AcceptEdits => "acceptEdits",
+            ModeName::BypassPermissions => "bypassPermissions",
+            // A leader that only delegates has nobody here to delegate to.
+            ModeName::Default | ModeName::Delegate => "default",
+            ModeName::DontAsk => "dontAsk",
+            ModeName::Plan => "plan",
+        });
+        let model = it.model.map(|model| match model {
+            ModelName::Sonnet => "sonnet",
+            ModelName::Opus => "opus",
+            ModelName::Haiku => "haiku",
+        });
+        Ok(Self {
+            title: it.description,
+            prompt: it.prompt,
+            kind: Some(it.subagent_type),
+            model: model.map(str::to_owned),
+            resume: it.resume,
+            background: it.run_in_background.unwrap_or_default(),
+            max_turns: it.max_turns,
+            // Teams are one supervisor's: a member is told apart by its name.
+            name: it.name.or(it.team_name),
+            mode: mode.map(str::to_owned),
+        })
+    }
+}
+
+pub(super) fn started(out: agents::Started) -> Reply {
+    out.into()
+}

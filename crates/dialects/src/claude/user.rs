@@ -1,0 +1,113 @@
+//! The person at the other end in `claude`.
+
+use std::collections::BTreeMap;
+
+use helve_contract::{
+    Reply,
+    ports::{Question, Todo},
+};
+use helve_tools::user;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// In plan mode: shows the plan in your message to the user, and ends plan mode if it is approved.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ExitPlanMode {
+    /// The plan, if your message does not say it
+    plan: Option<String>,
+    /// Commands that it will need, in words; each is still asked when it runs
+    #[serde(rename = "allowedPrompts")]
+    #[schemars(rename = "allowedPrompts")]
+    allowed: Option<Vec<AllowedPrompt>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AllowedPrompt {
+    tool: OnlyBash,
+    prompt: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+enum OnlyBash {
+    Bash,
+}
+
+/// Replaces the to-do list that the user sees. Use it for work of three steps or more; keep one item in_progress.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct TodoWrite {
+    todos: Vec<Todo>,
+}
+
+/// Asks the user 1-4 questions and waits for the answers.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct AskUserQuestion {
+    #[schemars(length(min = 1, max = 4))]
+    questions: Vec<Question>,
+    /// Answers known already, by question
+    answers: Option<BTreeMap<String, String>>,
+}
+
+/// Reads a setting of this session, or sets it to value.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Config {
+    /// Such as "model" or "theme"
+    setting: String,
+    value: Option<Scalar>,
+}
+
+/// A text, a number, or true or false.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Scalar {
+    Flag(bool),
+    Number(serde_json::Number),
+    Text(String),
+}
+
+impl From<ExitPlanMode> for user::ExitPlan {
+    fn from(ExitPlanMode { plan, allowed }: ExitPlanMode) -> Self {
+        let allowed = allowed.unwrap_or_default();
+        let commands = allowed.into_iter().map(|AllowedPrompt { tool: OnlyBash::Bash, prompt }| prompt);
+        Self { plan, commands: commands.collect() }
+    }
+}
+
+pub(super) fn judged(out: user::PlanJudged) -> Reply {
+    out.into()
+}
+
+impl From<TodoWrite> for user::Todos {
+    fn from(TodoWrite { todos }: TodoWrite) -> Self {
+        Self { todos }
+    }
+}
+
+pub(super) fn listed(out: user::TodosOut) -> Reply {
+    out.into()
+}
+
+impl From<AskUserQuestion> for user::Ask {
+    fn from(AskUserQuestion { questions, answers }: AskUserQuestion) -> Self {
+        Self { questions, answers: answers.unwrap_or_default() }
+    }
+}
+
+pub(super) fn answered(out: user::Answered) -> Reply {
+    out.into()
+}
+
+impl From<Config> for user::Setting {
+    fn from(Config { setting, value }: Config) -> Self {
+        let value = value.map(|value| match value {
+            Scalar::Flag(flag) => Value::Bool(flag),
+            Scalar::Number(number) => Value::Number(number),
+            Scalar::Text(text) => Value::String(text),
+        });
+        Self { name: setting, value }
+    }
+}
+
+pub(super) fn configured(out: user::SettingOut) -> Reply {
+    out.into()
+}

@@ -1,0 +1,117 @@
+//! `schedule_*`: six tools for tasks that are done later.
+
+use helve_contract::{
+    Reply,
+    ports::{Notification, ScheduleStatus},
+};
+use helve_tools::schedule::{self, CadenceType};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Schedules a task: once, by cron or at an interval. Returns its `schedule_id` and `next_run_at`.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Create {
+    /// Complete, self-contained instructions: the task runs without this conversation
+    goal: String,
+    cadence_type: CadenceType,
+    /// cron: five fields ("0 9 * * 1-5"); once: RFC 3339 time; interval: seconds
+    cadence_value: String,
+    name: Option<String>,
+    /// IANA name, for cron
+    timezone: Option<String>,
+    /// Whether the user hears the result: always (default), only if the task finds it worth it, never
+    notification: Option<Notification>,
+}
+
+/// Finds your schedules, newest first.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Search {
+    /// Part of the name
+    name: Option<String>,
+    status: Option<ScheduleStatus>,
+    cadence_type: Option<CadenceType>,
+    notification: Option<Notification>,
+    /// 20 by default, 50 at most
+    limit: Option<u64>,
+    offset: Option<u64>,
+}
+
+/// Changes a schedule: only what is given. Pause and resume it with `status`.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Edit {
+    schedule_id: String,
+    name: Option<String>,
+    goal: Option<String>,
+    /// Together with cadence_value
+    cadence_type: Option<CadenceType>,
+    cadence_value: Option<String>,
+    timezone: Option<String>,
+    notification: Option<Notification>,
+    status: Option<schedule::Switch>,
+}
+
+/// Deletes a schedule and its history.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Delete {
+    schedule_id: String,
+}
+
+/// Lists the last runs of a schedule: times, status, summary.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Runs {
+    schedule_id: String,
+    /// 1 to 20, 5 by default
+    limit: Option<u64>,
+}
+
+/// Reads the full output of a run in pieces; `remaining` says how many characters follow.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct RunOutput {
+    run_id: String,
+    /// In characters
+    offset: Option<u64>,
+    /// 200 to 8000, 4000 by default
+    max_chars: Option<u64>,
+}
+
+impl From<Create> for schedule::Create {
+    fn from(Create { goal, cadence_type, cadence_value, name, timezone, notification }: Create) -> Self {
+        Self { goal, cadence_type, cadence_value, name, timezone, notification: notification.unwrap_or_default() }
+    }
+}
+
+impl From<Search> for schedule::Search {
+    fn from(Search { name, status, cadence_type, notification, limit, offset }: Search) -> Self {
+        Self { name, status, cadence_type, notification, limit, offset: offset.unwrap_or_default() }
+    }
+}
+
+impl From<Edit> for schedule::Edit {
+    fn from(args: Edit) -> Self {
+        let Edit { schedule_id, name, goal, cadence_type, cadence_value, timezone, notification, status } = args;
+        Self { id: schedule_id, name, goal, cadence_type, cadence_value, timezone, notification, status }
+    }
+}
+
+impl From<Delete> for schedule::Delete {
+    fn from(Delete { schedule_id }: Delete) -> Self {
+        Self { id: schedule_id }
+    }
+}
+
+impl From<Runs> for schedule::Runs {
+    fn from(Runs { schedule_id, limit }: Runs) -> Self {
+        Self { id: schedule_id, limit }
+    }
+}
+
+impl From<RunOutput> for schedule::RunOutput {
+    fn from(RunOutput { run_id, offset, max_chars }: RunOutput) -> Self {
+        Self { run: run_id, offset: offset.unwrap_or_default(), max_chars }
+    }
+}
+
+/// The tool's own answer.
+pub(super) fn plain<T: Into<Reply>>(out: T) -> Reply {
+    out.into()
+}

@@ -1,0 +1,43 @@
+//! A small web for the pages: three results for every search.
+
+use helve_contract::{
+    Call, Result, async_trait,
+    ports::{Fetch, Fetched, NoWeb, Web, WebQuery, WebResult, WebResults},
+};
+
+pub(crate) struct Shelf;
+
+const RESULTS: [(&str, &str, &str, Option<&str>); 3] = [
+    ("The Rust Book", "https://doc.rust-lang.org/book/", "An introduction to Rust.", None),
+    ("Tokio", "https://tokio.rs/tokio/tutorial", "A runtime for asynchronous Rust.", Some("2026-01-01")),
+    ("Rust on Wikipedia", "https://en.wikipedia.org/wiki/Rust_(programming_language)", "", None),
+];
+
+#[async_trait]
+impl Web for Shelf {
+    async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched> {
+        NoWeb.fetch(call, wanted).await
+    }
+
+    async fn search(&self, _: &Call, query: &WebQuery) -> Result<WebResults> {
+        let is_of = |url: &str, names: &[String]| names.iter().any(|name| url.contains(name.as_str()));
+        let mut notes = Vec::new();
+        let results: Vec<_> = RESULTS
+            .iter()
+            .filter(|(_, url, ..)| query.text != "nothing" && !is_of(url, &query.without))
+            .filter(|(_, url, ..)| query.only.is_empty() || is_of(url, &query.only))
+            .take(query.count)
+            .map(|(title, url, snippet, published)| WebResult {
+                title: (*title).into(),
+                url: (*url).into(),
+                snippet: (*snippet).into(),
+                published: published.map(Into::into),
+            })
+            .collect();
+        if let Some(category) = &query.category {
+            notes.push(format!("DuckDuckGo has no category `{category}`; it was left out"));
+        }
+        let base_url = "https://lite.duckduckgo.com".into();
+        Ok(WebResults { provider: "duckduckgo".into(), base_url, results, notes })
+    }
+}

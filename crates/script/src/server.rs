@@ -1,0 +1,357 @@
+//! The server: takes requests, checks them, and answers with the next step.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::{
+    Method, Request, Response,
+    body::{Body, Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+
+use crate::{
+    Step, check,
+    wire::{Beat, beats, whole},
+};
+
+/// What a server does.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    /// The answers, in order.
+    pub steps: VecDeque<Step>,
+    /// Answers of their own for requests whose system prompt or first user message has certain words.
+    pub lanes: Vec<Lane>,
+    /// Characters of a request at most; a longer one is refused as too long for the window.
+    pub window: Option<usize>,
+    /// A key that every request must bring.
+    pub key: Option<String>,
+    /// A field that this server does not know, and refuses.
+    pub refuses: Option<String>,
+    /// What is said when the steps are used up; none: such a request is wrong.
+    pub then: Option<String>,
+    /// The port; 0: any.
+    pub port: u16,
+    /// A file that gets every request and every fault, a line each.
+    #[serde(skip)]
+    pub log: Option<PathBuf>,
+}
+
+/// Answers for some requests only.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lane {
+    /// Words of the system prompt or of the first user message.
+    pub when: String,
+    /// The answers, in order.
+    pub steps: VecDeque<Step>,
+}
+
+/// A server that runs. It ends when this is dropped.
+pub struct Server {
+    at: SocketAddr,
+    state: Arc<State>,
+    work: JoinHandle<()>,
+}
+
+struct State {
+    script: Mutex<Script>,
+    requests: Mutex<Vec<Value>>,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Script {
+    /// These answers, in order.
+    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self { steps: steps.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Other answers for requests whose system prompt or first user message has these words.
+    pub fn lane(mut self, when: &str, steps: impl IntoIterator<Item = Step>) -> Self {
+        self.lanes.push(Lane { when: when.to_owned(), steps: steps.into_iter().collect() });
+        self
+    }
+
+    /// Requests of more characters than this are too long.
+    pub fn window(mut self, characters: usize) -> Self {
+        self.window = Some(characters);
+        self
+    }
+
+    /// Requests must bring this key.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// Requests with this field are refused.
+    pub fn refuses(mut self, field: &str) -> Self {
+        self.refuses = Some(field.to_owned());
+        self
+    }
+
+    /// This is said when the steps are used up.
+    pub fn then(mut self, text: &str) -> Self {
+        self.then = Some(text.to_owned());
+        self
+    }
+
+    /// Starts a server on a loopback port.
+    pub async fn serve(self) -> io::Result<Server> {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
+        let at = listener.local_addr()?;
+        let state =
+            Arc::new(State { script: Mutex::new(self), requests: Mutex::default(), wrong: Mutex::default() });
+        let work = tokio::spawn(accept(listener, state.clone()));
+        Ok(Server { at, state, work })
+    }
+}
+
+impl Server {
+    /// The base URL that a client needs.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.at)
+    }
+
+    /// What was asked so far.
+    pub fn requests(&self) -> Vec<Value> {
+        lock(&self.state.requests).clone()
+    }
+
+    /// What was wrong with it.
+    pub fn violations(&self) -> Vec<String> {
+        lock(&self.state.wrong).clone()
+    }
+
+    /// How many steps are left.
+    pub fn left(&self) -> usize {
+        let script = lock(&self.state.script);
+        script.steps.len() + script.lanes.iter().map(|it| it.steps.len()).sum::<usize>()
+    }
+
+    /// Adds a step at the end.
+    pub fn push(&self, step: Step) {
+        lock(&self.state.script).steps.push_back(step);
+    }
+
+    /// Serves for ever.
+    pub async fn run(mut self) {
+        _ = (&mut self.work).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+impl State {
+    fn note(&self, what: &str, value: Value) {
+        let Some(path) = lock(&self.script).log.clone() else { return };
+        if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
+            _ = writeln!(file, "{}", json!({ what: value }));
+        }
+    }
+
+    fn wrong(&self, what: String) {
+        self.note("violation", what.as_str().into());
+        lock(&self.wrong).push(what);
+    }
+
+    /// The step that answers a request.
+    fn next(&self, request: &Value) -> Option<Step> {
+        let mut script = lock(&self.script);
+        let opening = opening(request);
+        let script = &mut *script;
+        let lane = script.lanes.iter_mut().find(|lane| opening.contains(&lane.when) && !lane.steps.is_empty());
+        let steps = lane.map_or(&mut script.steps, |lane| &mut lane.steps);
+        match steps.front_mut() {
+            Some(step) if step.times > 1 => {
+                step.times -= 1;
+                Some(step.clone())
+            }
+            Some(_) => steps.pop_front(),
+            None => script.then.as_ref().map(Step::text),
+        }
+    }
+}
+
+/// The system prompt and the first user message.
+fn opening(request: &Value) -> String {
+    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let first = |role: &str| messages.iter().find(|it| it["role"] == role).map(|it| it["content"].to_string());
+    [first("system"), first("user")].into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let state = state.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let state = state.clone();
+                async move { Ok::<_, Infallible>(answer(request, &state).await) }
+            });
+            _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, state: &Arc<State>) -> Response<Piped> {
+    let path = request.uri().path().to_owned();
+    let key = request.headers().get("authorization").and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
+    let method = request.method().clone();
+    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let wanted = lock(&state.script).key.clone();
+    if wanted.is_some_and(|it| key != format!("Bearer {it}")) {
+        return said(401, r#"{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}"#);
+    }
+    match (method, path.as_str()) {
+        (Method::GET, "/v1/models") => said(
+            200,
+            r#"{"object":"list","data":[{"id":"scripted","object":"model","context_length":128000,"pricing":{"prompt":"0.000001","completion":"0.000002"}}]}"#,
+        ),
+        (Method::POST, "/v1/embeddings") => embeddings(&body),
+        (Method::POST, "/v1/chat/completions") => chat(&body, state),
+        _ => said(404, r#"{"error":{"message":"there is nothing here"}}"#),
+    }
+}
+
+fn embeddings(body: &Bytes) -> Response<Piped> {
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+    let count = request["input"].as_array().map_or(1, Vec::len);
+    let data: Vec<Value> = (0..count)
+        .map(|at| json!({ "object": "embedding", "index": at, "embedding": [1.0, 0.0, 0.0] }))
+        .collect();
+    said(200, &json!({ "object": "list", "data": data, "usage": { "prompt_tokens": 1, "total_tokens": 1 } }).to_string())
+}
+
+fn chat(body: &Bytes, state: &Arc<State>) -> Response<Piped> {
+    let Ok(request) = serde_json::from_slice::<Value>(body) else {
+        state.wrong("the body is not JSON".to_owned());
+        return refused("the body is not JSON");
+    };
+    let number = {
+        let mut requests = lock(&state.requests);
+        requests.push(request.clone());
+        requests.len() as u64
+    };
+    state.note("request", request.clone());
+    let (window, refuses) = {
+        let script = lock(&state.script);
+        (script.window, script.refuses.clone())
+    };
+    if let Some(field) = refuses.filter(|it| !request[it.as_str()].is_null()) {
+        return refused(&format!("Unrecognized request argument supplied: {field}"));
+    }
+    let wrong = check(&request);
+    if !wrong.is_empty() {
+        let words = wrong.join("; ");
+        for it in wrong {
+            state.wrong(format!("request {number}: {it}"));
+        }
+        return refused(&words);
+    }
+    if window.is_some_and(|it| body.len() > it) {
+        let words = r#"{"error":{"message":"This model's maximum context length is exceeded.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+        return said(400, words);
+    }
+    let Some(mut step) = state.next(&request) else {
+        state.wrong(format!("request {number}: the script has no more steps"));
+        return refused("the script has no more steps");
+    };
+    for _ in 0..8 {
+        let Some(by) = step.by.clone() else { break };
+        step = (by.0)(&request);
+    }
+    if let Some(words) = step.expect.as_ref().filter(|it| !request.to_string().contains(it.as_str())) {
+        state.wrong(format!("request {number}: `{words}` is not in it"));
+    }
+    perform(&step, number, &request)
+}
+
+/// Answers with a step.
+fn perform(step: &Step, number: u64, request: &Value) -> Response<Piped> {
+    let (send, receive) = mpsc::channel(16);
+    let mut response = Response::builder().status(step.status.unwrap_or(200));
+    for (name, value) in &step.headers {
+        response = response.header(name, value);
+    }
+    let model = request["model"].as_str().unwrap_or_default().to_owned();
+    let streams = request["stream"] == true && step.body.is_none();
+    if !step.headers.contains_key("content-type") {
+        response = response.header("content-type", if streams { "text/event-stream" } else { "application/json" });
+    }
+    let beats = match &step.body {
+        Some(body) => vec![Beat::Send(body.clone())],
+        None if streams => beats(step, number, &model),
+        None => vec![Beat::Send(whole(step, number, &model).to_string())],
+    };
+    tokio::spawn(play(beats, step.split.bytes, Duration::from_millis(step.wait), send));
+    response.body(Piped(receive)).unwrap_or_else(|_| refused("the step's headers cannot be sent"))
+}
+
+async fn play(beats: Vec<Beat>, size: usize, wait: Duration, send: mpsc::Sender<io::Result<Bytes>>) {
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+    for beat in beats {
+        match beat {
+            Beat::Send(text) => {
+                let size = if size == 0 { text.len().max(1) } else { size };
+                for piece in text.as_bytes().chunks(size) {
+                    if send.send(Ok(Bytes::copy_from_slice(piece))).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Beat::Cut => _ = send.send(Err(io::Error::other("cut on purpose"))).await,
+            Beat::Stall => send.closed().await,
+        }
+    }
+}
+
+fn refused(words: &str) -> Response<Piped> {
+    said(400, &json!({ "error": { "message": words, "type": "invalid_request_error" } }).to_string())
+}
+
+fn said(status: u16, body: &str) -> Response<Piped> {
+    let (send, receive) = mpsc::channel(1);
+    _ = send.try_send(Ok(Bytes::copy_from_slice(body.as_bytes())));
+    let mut response = Response::new(Piped(receive));
+    *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
+    response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A body that comes through a channel.
+struct Piped(mpsc::Receiver<io::Result<Bytes>>);
+
+impl Body for Piped {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(cx).map(|it| it.map(|it| it.map(Frame::data)))
+    }
+}

@@ -1,0 +1,189 @@
+//! The model inside the program: one vector a token, four bits a number. It is read where it lies, and only when asked.
+
+use std::sync::OnceLock;
+
+use helve_contract::{Result, async_trait};
+
+use super::{Embedder, TRUST_IN_SUMS, WordPiece, unit};
+
+/// Rows, numbers a row, first row kept (all before it are zero); a scale for each row kept; their numbers, two a byte.
+static MODEL: &[u8] = include_bytes!("../../data/emb256.q4");
+static VOCABULARY: &str = include_str!("../../data/vocab.txt");
+
+/// The model inside the program: works offline, from the first start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Builtin;
+
+/// The words that the model inside the program knows, with their vectors.
+pub(crate) struct Words {
+    pieces: WordPiece,
+    /// The smallest token with the same stem: `paints`, `painted` and `painting` count as one word.
+    stems: Vec<u16>,
+    rows: usize,
+    dims: usize,
+    first: usize,
+}
+
+/// The words, made ready when they are first needed.
+pub(crate) fn words() -> &'static Words {
+    static WORDS: OnceLock<Words> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let number =
+            |at: usize| MODEL.get(at..at + 4).map_or(0, |it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])) as usize;
+        let tokens = || VOCABULARY.lines().zip(0_u32..);
+        let (rows, dims, first) = (number(0), number(4), number(8));
+        Words { pieces: WordPiece::new(tokens()), stems: stems(tokens(), first), rows, dims, first }
+    })
+}
+
+impl Words {
+    /// The tokens of a text that mean something, in order.
+    pub(crate) fn tokens(&self, text: &str) -> Vec<u16> {
+        let tokens = self.pieces.tokens(text).into_iter();
+        tokens.filter(|id| (self.first..self.rows).contains(&(*id as usize))).map(|id| id as u16).collect()
+    }
+
+    /// What stands for a token and its other forms.
+    pub(crate) fn stem(&self, token: u16) -> u16 {
+        self.stems.get(usize::from(token)).copied().unwrap_or(token)
+    }
+
+    /// Adds a token's vector to a sum.
+    fn add(&self, token: u16, sum: &mut [f32]) {
+        let Some(row) = usize::from(token).checked_sub(self.first) else { return };
+        let (scales, numbers) = MODEL[12..].split_at((self.rows - self.first) * 4);
+        let Some(scale) = scales.get(row * 4..row * 4 + 4) else { return };
+        let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
+        let Some(packed) = numbers.get(row * self.dims / 2..(row + 1) * self.dims / 2) else { return };
+        for (pair, byte) in sum.chunks_exact_mut(2).zip(packed) {
+            pair[0] += scale * (f32::from(byte & 15) - 8.0);
+            pair[1] += scale * (f32::from(byte >> 4) - 8.0);
+        }
+    }
+
+    /// A token's direction, and how much it says: rare words say more.
+    pub(crate) fn direction(&self, token: u16) -> (Vec<f32>, f32) {
+        let mut vector = vec![0.0; self.dims];
+        self.add(token, &mut vector);
+        let says = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+        unit(&mut vector);
+        (vector, says)
+    }
+
+    /// The vector of a text.
+    pub(crate) fn vector(&self, tokens: &[u16]) -> Vec<f32> {
+        let mut sum = vec![0.0; self.dims];
+        tokens.iter().for_each(|token| self.add(*token, &mut sum));
+        unit(&mut sum);
+        sum
+    }
+}
+
+/// For each token the smallest one with the same stem.
+fn stems(tokens: impl Iterator<Item = (&'static str, u32)>, first: usize) -> Vec<u16> {
+    let mut smallest = std::collections::HashMap::new();
+    tokens
+        .map(|(token, id)| {
+            let id = id as u16;
+            if usize::from(id) < first || !token.bytes().all(|c| c.is_ascii_alphabetic()) {
+                return id;
+            }
+            *smallest.entry(stem(token)).or_insert(id)
+        })
+        .collect()
+}
+
+/// A word without its commonest endings. It need not be a word; it is only compared.
+fn stem(word: &str) -> String {
+    const ENDINGS: [(&str, &str); 8] =
+        [("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("ly", ""), ("e", "")];
+    let mut stem = word.to_owned();
+    let ending = ENDINGS.iter().find(|(end, _)| word.ends_with(end) && word.len() >= end.len() + 3);
+    if let (Some((end, instead)), false) = (ending, word.ends_with("ss")) {
+        stem.truncate(word.len() - end.len());
+        stem.push_str(instead);
+        let bytes = stem.as_bytes();
+        if let [.., a, b] = bytes
+            && matches!(*end, "ing" | "ed")
+            && bytes.len() > 3
+            && a == b
+            && !matches!(b, b'l' | b's')
+        {
+            stem.pop();
+        }
+    }
+    if stem.len() > 3 && stem.ends_with('e') {
+        stem.pop();
+    }
+    if stem.len() > 3 && stem.ends_with('y') {
+        stem.pop();
+        stem.push('i');
+    }
+    stem
+}
+
+#[async_trait]
+impl Embedder for Builtin {
+    fn id(&self) -> &str {
+        "builtin-256-q4"
+    }
+
+    fn dims(&self) -> usize {
+        words().dims
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let words = words();
+        Ok(texts.iter().map(|text| words.vector(&words.tokens(text))).collect())
+    }
+
+    fn trust(&self) -> f32 {
+        TRUST_IN_SUMS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn set() -> Value {
+        serde_json::from_str(include_str!("../../tests/data/evalset.json")).unwrap()
+    }
+
+    #[test]
+    fn reads_text_as_the_model_was_taught() {
+        let pieces = &words().pieces;
+        for pair in set()["tok"].as_array().unwrap() {
+            let want: Vec<u32> = serde_json::from_value(pair[1].clone()).unwrap();
+            assert_eq!(pieces.tokens(pair[0].as_str().unwrap()), want, "{}", pair[0]);
+        }
+    }
+
+    #[test]
+    fn any_text_has_tokens_and_an_end() {
+        for text in ["", "\0", "\u{fffd}\u{200b}", "😀😀", "##", "[UNK]", "e\u{301}", &"x".repeat(1 << 20)] {
+            assert!(words().tokens(text).len() < 16, "{text:.20}");
+        }
+        assert_eq!(words().tokens(&"word ".repeat(1 << 18)).len(), 4096);
+    }
+
+    #[test]
+    fn forms_of_a_word_have_one_stem() {
+        let stem = |word: &str| words().stem(words().tokens(word)[0]);
+        for forms in [["paint", "painted", "paints"], ["city", "cities", "city"], ["run", "running", "runs"]] {
+            assert_eq!(stem(forms[0]), stem(forms[1]));
+            assert_eq!(stem(forms[0]), stem(forms[2]));
+        }
+        assert_ne!(stem("glass"), stem("glad"));
+    }
+
+    #[tokio::test]
+    async fn what_means_the_same_lies_near() {
+        let made = Builtin.embed(&["the cat sleeps", "a dog is asleep", "quarterly tax report", ""]).await.unwrap();
+        let near = |a: usize, b: usize| made[a].iter().zip(&made[b]).map(|(x, y)| x * y).sum::<f32>();
+        assert!(near(0, 1) > near(0, 2) + 0.1, "{} {}", near(0, 1), near(0, 2));
+        assert_eq!(made[3], vec![0.0; 256]);
+    }
+}

@@ -1,0 +1,129 @@
+//! A question: its words as the index knows them, and what it asks for.
+
+use std::{collections::BTreeSet, sync::OnceLock};
+
+use super::{index, shelf::Shelf};
+use crate::embed::words;
+
+/// Bytes of a question that are read; what comes later adds nothing.
+const MOST: usize = 4096;
+/// Words that are looked for at most.
+const TERMS: usize = 32;
+/// Passages that the words looked for have together, at most; the rarest are taken first.
+const BUDGET: u64 = 20_000;
+
+/// Words that are in every text and say little.
+const COMMON: &str = "a an the and or but if of at by for with about to from in on is are was were be been being am do \
+    does did doing have has had having i me my we our you your he him his she her it its they them their what which \
+    who whom this that these those when where why how not no so than too very can will just should now as into out up \
+    down then there here all any both each few more most other some such only own same s t d ll m o re ve would could \
+    might may must shall didn don doesn hasn haven isn wasn weren";
+
+/// Words that tell when something was.
+const TIMES: &str = "yesterday today tonight tomorrow last next ago week weekend month year day monday tuesday wednesday \
+    thursday friday saturday sunday since recently january february march april june july august september october \
+    november december just";
+
+/// A question.
+pub(super) struct Query {
+    /// The words as they are written, for the full-text index.
+    plain: Vec<String>,
+    /// Each token once.
+    pub(super) tokens: Vec<Token>,
+    /// The scale and the numbers of the whole question's vector.
+    pub(super) vector: Option<(f32, Vec<i8>)>,
+    /// It asks for a time.
+    pub(super) asks_when: bool,
+}
+
+/// A token of a question.
+pub(super) struct Token {
+    pub(super) id: u16,
+    pub(super) stem: u16,
+    /// Its direction, and how much it says by itself.
+    pub(super) direction: Vec<f32>,
+    pub(super) says: f32,
+    /// It is in every text.
+    pub(super) common: bool,
+}
+
+impl Query {
+    /// Reads a question. Without a vector it is answered by its words alone.
+    pub(super) fn new(text: &str, vector: Option<&[f32]>) -> Self {
+        let text = beginning(text);
+        let lower = text.to_lowercase();
+        let mut plain: Vec<String> = Vec::new();
+        for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+            if plain.len() < 256 && !plain.iter().any(|it| it == word) {
+                plain.push(word.to_owned());
+            }
+        }
+        let says = plain.iter().any(|word| !is_common(word));
+        plain.retain(|word| !says || !is_common(word));
+        let words = words();
+        let ids: BTreeSet<u16> = words.tokens(text).into_iter().take(TERMS * 2).collect();
+        let token = |id| {
+            let (direction, says) = words.direction(id);
+            Token { id, stem: words.stem(id), direction, says, common: tokens_of(COMMON, &COMMONS).contains(&id) }
+        };
+        Self {
+            plain,
+            tokens: ids.into_iter().map(token).collect(),
+            vector: vector.filter(|it| it.iter().any(|x| *x != 0.0)).map(index::eighth),
+            asks_when: asks_when(&lower),
+        }
+    }
+
+    /// The question for the full-text index: each word in quotes, any of them, on one shelf. `None`: there is no word.
+    pub(super) fn full_text(&self, shelf: &Shelf, number: i64) -> Option<String> {
+        let known = |word: &str| words().tokens(word).first().map_or(0, |it| shelf.with_stem(words().stem(*it)));
+        let mut plain: Vec<(u32, &str)> = self.plain.iter().map(|it| (known(it), it.as_str())).collect();
+        plain.sort_unstable();
+        let (mut budget, mut terms) = (BUDGET, Vec::new());
+        for (known, word) in plain.into_iter().take(TERMS) {
+            if u64::from(known) > budget && !terms.is_empty() {
+                break;
+            }
+            budget = budget.saturating_sub(known.into());
+            terms.push(format!("\"{word}\""));
+        }
+        (!terms.is_empty()).then(|| format!("shelf : \"{number}\" AND text : ({})", terms.join(" OR ")))
+    }
+}
+
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MOST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn asks_when(lower: &str) -> bool {
+    let first = lower.trim_start();
+    first.starts_with("when ")
+        || ["how long", "what date", "what day", "what year", "what month", "which day", "which year", "which month"]
+            .iter()
+            .any(|it| first.starts_with(it))
+}
+
+fn is_common(word: &str) -> bool {
+    COMMON.split_ascii_whitespace().any(|it| it == word)
+}
+
+static COMMONS: OnceLock<BTreeSet<u16>> = OnceLock::new();
+
+fn tokens_of(list: &str, cell: &'static OnceLock<BTreeSet<u16>>) -> &'static BTreeSet<u16> {
+    cell.get_or_init(|| words().tokens(list).into_iter().collect())
+}
+
+/// Whether a token tells when something was.
+pub(super) fn is_time(token: u16) -> bool {
+    static SET: OnceLock<Vec<bool>> = OnceLock::new();
+    let set = SET.get_or_init(|| {
+        let mut set = vec![false; usize::from(u16::MAX) + 1];
+        words().tokens(TIMES).into_iter().for_each(|it| set[usize::from(it)] = true);
+        set
+    });
+    set[usize::from(token)]
+}

@@ -1,0 +1,171 @@
+//! How well a passage fits a question, on one scale for all questions.
+//!
+//! Three things are added up. *Meaning*: for each word of the question the likeness of the nearest word of the passage,
+//! rare words counting more, and the likeness of the two as wholes. *Words*: which share of the best possible BM25 the
+//! passage has, with forms of a word taken as one. *Company*: who speaks, whether a time is told where one is asked
+//! for, and how well the passages saved right before and after fit, since turns of a conversation answer each other.
+//! None of them depends on what else was found, so that a score means the same everywhere.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{query::Query, shelf::Shelf};
+use crate::embed::{Words, words};
+
+/// On a shelf no larger than this every passage is looked at closely.
+const SMALL: usize = 2048;
+/// Of a larger one, this many by the likeness of vectors (and as many by the full-text index).
+pub(super) const CLOSE: usize = 200;
+/// Passages saved within this many microseconds of each other are in company.
+const COMPANY: i64 = 600_000_000;
+/// What the one before and the one after lend of their own fit, beyond what anything has.
+const LENT: [f32; 2] = [0.4, 0.2];
+const ANYTHING: f32 = 0.2;
+/// What it counts that the one asked about speaks, and that a time is told where one is asked for.
+const SPEAKER: f32 = 0.05;
+const TIME: f32 = 0.03;
+/// BM25's constants, and how much of the best that it could give is as good as all.
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+const BEST: f32 = 1.6;
+
+/// How parts of a score are weighed.
+pub(super) struct Weights {
+    pub(super) meaning: f32,
+    pub(super) words: f32,
+    /// How much wholes count beside single words.
+    pub(super) trust: f32,
+}
+
+/// Ranks a shelf's passages.
+pub(super) struct Ranking<'a> {
+    shelf: &'a Shelf,
+    query: &'a Query,
+    weights: &'a Weights,
+    words: &'static Words,
+    /// What each token of the question counts by likeness, and by itself.
+    counts: Vec<(f32, f32)>,
+    /// Likeness of a passage's token to each token of the question, as far as needed.
+    likeness: HashMap<u16, Box<[f32]>>,
+    usual: f32,
+}
+
+impl<'a> Ranking<'a> {
+    pub(super) fn new(shelf: &'a Shelf, query: &'a Query, weights: &'a Weights) -> Self {
+        let all = shelf.len() as f32;
+        let count = |token: &super::query::Token| {
+            let rare = (1.0 + all / (1.0 + shelf.with(token.id) as f32)).ln();
+            let with = shelf.with_stem(token.stem) as f32;
+            let idf = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
+            (rare * token.says, if token.common { 0.3 * idf } else { idf })
+        };
+        let counts = query.tokens.iter().map(count).collect();
+        let usual = shelf.usual_length();
+        Self { shelf, query, weights, words: words(), counts, likeness: HashMap::new(), usual }
+    }
+
+    /// The passages that fit, with their scores. `found` are those of the full-text index, `allowed` all that may come.
+    pub(super) fn scores(&mut self, found: &[usize], allowed: Option<&BTreeSet<usize>>) -> Vec<(usize, f32)> {
+        let may = |it: &usize| allowed.is_none_or(|set| set.contains(it));
+        let mut chosen: BTreeSet<usize> = if let (Some(set), true) = (allowed, self.shelf.len() > SMALL) {
+            if set.len() <= SMALL { set.clone() } else { self.nearest(may) }
+        } else if self.shelf.len() <= SMALL {
+            (0..self.shelf.len()).filter(may).collect()
+        } else {
+            self.nearest(may)
+        };
+        chosen.extend(found.iter().copied().filter(may));
+        let lone: HashMap<usize, f32> = {
+            let ring = self.with_company(&self.with_company(&chosen));
+            ring.into_iter().map(|it| (it, self.alone(it))).collect()
+        };
+        let company = if allowed.is_some() { chosen } else { self.with_company(&chosen) };
+        company.into_iter().map(|it| (it, self.in_company(it, &lone))).collect()
+    }
+
+    /// The nearest passages by the vectors of wholes.
+    fn nearest(&self, may: impl Fn(&usize) -> bool) -> BTreeSet<usize> {
+        let Some((scale, numbers)) = &self.query.vector else { return BTreeSet::new() };
+        let all = (0..self.shelf.len()).filter(may);
+        let mut all: Vec<(f32, usize)> = all.map(|it| (self.shelf.likeness(it, *scale, numbers), it)).collect();
+        if all.len() > CLOSE {
+            all.select_nth_unstable_by(CLOSE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            all.truncate(CLOSE);
+        }
+        all.into_iter().map(|(_, it)| it).collect()
+    }
+
+    fn with_company(&self, chosen: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let near = chosen.iter().flat_map(|it| self.shelf.neighbours(*it, COMPANY)).flatten();
+        chosen.iter().copied().chain(near).collect()
+    }
+
+    fn in_company(&self, it: usize, lone: &HashMap<usize, f32>) -> f32 {
+        let fit = |it: usize| lone.get(&it).copied().unwrap_or(0.0);
+        let near = self.shelf.neighbours(it, COMPANY).into_iter().zip(LENT);
+        let lent: f32 = near.filter_map(|(other, share)| Some(share * (fit(other?) - ANYTHING).max(0.0))).sum();
+        told(fit(it) + lent)
+    }
+
+    /// How well a passage fits by itself.
+    fn alone(&mut self, it: usize) -> f32 {
+        let tokens = self.shelf.tokens(it);
+        let mut nearest = vec![0.0_f32; self.query.tokens.len()];
+        let mut times = vec![0_u32; self.query.tokens.len()];
+        for token in tokens {
+            let (query, words) = (self.query, self.words);
+            let likeness = self.likeness.entry(*token).or_insert_with(|| {
+                let (direction, _) = words.direction(*token);
+                let near = |it: &super::query::Token| it.direction.iter().zip(&direction).map(|(a, b)| a * b).sum();
+                query.tokens.iter().map(near).collect()
+            });
+            nearest.iter_mut().zip(likeness.iter()).for_each(|(most, it)| *most = most.max(*it));
+            let stem = words.stem(*token);
+            times.iter_mut().zip(&query.tokens).for_each(|(times, it)| *times += u32::from(it.stem == stem));
+        }
+        let long = K1 * (1.0 - B + B * tokens.len() as f32 / self.usual);
+        let (mut meaning, mut meant, mut said, mut sayable) = (0.0, 0.0, 0.0, 0.0);
+        for ((counts, nearest), times) in self.counts.iter().zip(nearest).zip(times) {
+            meaning += counts.0 * nearest;
+            meant += counts.0;
+            said += counts.1 * times as f32 * (K1 + 1.0) / (times as f32 + long);
+            sayable += counts.1;
+        }
+        let share = |part: f32, whole: f32| if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
+        let (meaning, words) = (share(meaning, meant), share(said, sayable * BEST));
+        let meaning = match &self.query.vector {
+            Some((scale, numbers)) => {
+                let whole = self.shelf.likeness(it, *scale, numbers).clamp(0.0, 1.0);
+                meaning * (1.0 - self.weights.trust) + whole * self.weights.trust
+            }
+            None => meaning,
+        };
+        let company = if self.asked_about(it) { SPEAKER } else { 0.0 }
+            + if self.query.asks_when && self.shelf.tells_time[it] { TIME } else { 0.0 };
+        self.weights.meaning * meaning + self.weights.words * words + company
+    }
+
+    /// Whether the one who speaks (`[8 May] Ann: …`, `Ann: …`) is named in the question.
+    fn asked_about(&self, it: usize) -> bool {
+        speaker(self.shelf.tokens(it))
+            .is_some_and(|name| name.iter().all(|token| self.query.tokens.iter().any(|it| it.id == *token)))
+    }
+}
+
+/// `[`, `]` and `:` in the vocabulary.
+const MARKS: [u16; 3] = [1031, 1033, 1024];
+
+/// The name that a turn of a conversation opens with.
+fn speaker(tokens: &[u16]) -> Option<&[u16]> {
+    let mut rest = tokens;
+    if rest.first() == Some(&MARKS[0]) {
+        let end = rest.iter().take(40).position(|it| *it == MARKS[1])?;
+        rest = &rest[end + 1..];
+    }
+    let end = rest.iter().take(6).position(|it| *it == MARKS[2])?;
+    (end > 0).then(|| &rest[..end])
+}
+
+/// A score as it is told: from 0 to 1.
+fn told(fit: f32) -> f32 {
+    if fit.is_finite() { fit.clamp(0.0, 1.0) } else { 0.0 }
+}

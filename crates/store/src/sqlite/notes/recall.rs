@@ -1,0 +1,209 @@
+//! Looking for what fits a question, on every shelf that was asked for.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::{Arc, PoisonError},
+};
+
+use helve_contract::{
+    Result,
+    ports::{Recall, Recalled, Source},
+};
+use rusqlite::{OptionalExtension, Transaction, params, params_from_iter};
+
+use super::{
+    super::{Sqlite, told},
+    Desk, index,
+    query::Query,
+    rank::{CLOSE, Ranking, Weights},
+    shelf::{self, Kind, Shelf, State},
+};
+
+/// Hits at most.
+const MOST: usize = 100;
+
+impl Sqlite {
+    pub(super) async fn recall_passages(&self, question: &Recall) -> Result<Vec<Recalled>> {
+        let shelves = asked(question);
+        if question.conversations
+            && let Some(user) = &question.user
+        {
+            self.listen(user).await?;
+        }
+        for (kind, name) in &shelves {
+            self.catch_up(*kind, name).await;
+        }
+        let embedder = &self.desk.memory.embedder;
+        let vector = embedder.embed(&[&question.text]).await.ok().and_then(|made| made.into_iter().next());
+        let vector = vector.filter(|it| it.len() == embedder.dims()).map(|mut it| {
+            crate::embed::unit(&mut it);
+            it
+        });
+        let (desk, question) = (self.desk.clone(), question.clone());
+        self.read(move |t| {
+            let query = Query::new(&question.text, vector.as_deref());
+            let mut hits = Vec::new();
+            for (kind, name) in shelves {
+                if let Some(state) = shelf::state(t, kind, &name)? {
+                    let wanted = question.most.clamp(1, MOST) * 4 + 16;
+                    let best = best(t, &desk, state, &query, &question, wanted)?;
+                    for (id, score) in best {
+                        hits.extend(hit(t, kind, id, score)?);
+                    }
+                }
+            }
+            Ok(folded(hits, question.most.min(MOST)))
+        })
+        .await
+    }
+
+    /// Lets the present model read what another one has read. Each batch is a step of its own. When the model does not
+    /// answer, words must do.
+    async fn catch_up(&self, kind: Kind, name: &str) {
+        let embedder = &self.desk.memory.embedder;
+        loop {
+            let (name, model) = (name.to_owned(), embedder.id().to_owned());
+            let unread = self.read(move |t| match shelf::state(t, kind, &name)? {
+                Some(state) => index::unread(t, state.id, &model),
+                None => Ok(Vec::new()),
+            });
+            let Ok(unread) = unread.await else { return };
+            if unread.is_empty() {
+                return;
+            }
+            let texts: Vec<&str> = unread.iter().map(|(_, text)| text.as_str()).collect();
+            let Ok(vectors) = index::vectors(&**embedder, &texts).await else { return };
+            let read: Vec<_> = unread
+                .iter()
+                .zip(vectors)
+                .map(|((id, text), vector)| (*id, index::marks(text, Some(vector), embedder.id())))
+                .collect();
+            if self.write(move |t| index::reread(t, &read)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The shelves that a question is about. Tags are of notes alone.
+fn asked(question: &Recall) -> Vec<(Kind, String)> {
+    let mut shelves = Vec::new();
+    if let Some(user) = &question.user {
+        shelves.push((Kind::Notes, user.clone()));
+        if question.conversations && question.tags.is_empty() {
+            shelves.push((Kind::Talk, user.clone()));
+        }
+    }
+    if let (Some(place), true) = (&question.place, question.tags.is_empty()) {
+        shelves.push((Kind::Files, place.clone()));
+    }
+    shelves
+}
+
+/// The best passages of a shelf, by their rows.
+fn best(
+    t: &Transaction<'_>,
+    desk: &Desk,
+    state: State,
+    query: &Query,
+    question: &Recall,
+    wanted: usize,
+) -> anyhow::Result<Vec<(i64, f32)>> {
+    let embedder = &desk.memory.embedder;
+    let shelf: Arc<Shelf> = {
+        let mut library = desk.library.lock().unwrap_or_else(PoisonError::into_inner);
+        library.shelf(t, state, embedder.dims())?
+    };
+    let place = |id: &i64| shelf.ids.binary_search(id).ok();
+    let allowed = tagged(t, state.id, &question.tags)?;
+    let allowed: Option<BTreeSet<usize>> = allowed.map(|ids| ids.iter().filter_map(place).collect());
+    let found = full_text(t, state.id, query, &shelf, &question.tags)?;
+    let found: Vec<usize> = found.iter().filter_map(place).collect();
+    let (meaning, words) = desk.weights();
+    let weights = Weights { meaning, words, trust: embedder.trust().clamp(0.0, 1.0) };
+    let mut scores = Ranking::new(&shelf, query, &weights).scores(&found, allowed.as_ref());
+    scores.retain(|(_, score)| *score >= question.least && *score > 0.0);
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(shelf.ids[b.0].cmp(&shelf.ids[a.0])));
+    Ok(scores.into_iter().take(wanted).map(|(it, score)| (shelf.ids[it], score)).collect())
+}
+
+/// The passages of notes that have all of these tags; `None`, if none is asked for.
+fn tagged(t: &Transaction<'_>, shelf: i64, tags: &[String]) -> anyhow::Result<Option<Vec<i64>>> {
+    if tags.is_empty() {
+        return Ok(None);
+    }
+    let unique: BTreeSet<&String> = tags.iter().collect();
+    let sql = format!(
+        "SELECT id FROM passages WHERE shelf = ? AND source IN (SELECT note FROM note_tags WHERE tag IN ({}) \
+         GROUP BY note HAVING count(*) = {})",
+        vec!["?"; unique.len()].join(","),
+        unique.len()
+    );
+    let shelf = shelf.to_string();
+    let values = std::iter::once(&shelf).chain(unique);
+    let mut rows = t.prepare_cached(&sql)?;
+    let ids = rows.query_map(params_from_iter(values), |row| row.get(0))?;
+    Ok(Some(ids.collect::<Result<_, _>>()?))
+}
+
+/// What the full-text index finds on a shelf, best first.
+fn full_text(
+    t: &Transaction<'_>,
+    number: i64,
+    query: &Query,
+    shelf: &Shelf,
+    tags: &[String],
+) -> anyhow::Result<Vec<i64>> {
+    // Where tags are asked for, all that have them are looked at anyway, unless they are very many.
+    let most = if tags.is_empty() { CLOSE } else { CLOSE * 20 };
+    let Some(words) = query.full_text(shelf, number) else { return Ok(Vec::new()) };
+    let mut rows =
+        t.prepare_cached("SELECT rowid FROM passages_fts WHERE passages_fts MATCH ?1 ORDER BY rank LIMIT ?2")?;
+    let ids = rows.query_map(params![words, most], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}
+
+/// A passage as it is told.
+fn hit(t: &Transaction<'_>, kind: Kind, id: i64, score: f32) -> anyhow::Result<Option<Recalled>> {
+    let sql = match kind {
+        Kind::Notes => {
+            "SELECT p.source, p.first, p.last, p.text, n.created, n.updated, n.tags \
+             FROM passages p JOIN notes n ON n.id = p.source WHERE p.id = ?1"
+        }
+        Kind::Files | Kind::Talk => "SELECT source, first, last, text, at, at, '[]' FROM passages WHERE id = ?1",
+    };
+    let row = t.prepare_cached(sql)?.query_row([id], |row| {
+        let (source, first, last): (String, u64, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Recalled {
+            source: match kind {
+                Kind::Notes => Source::Note(source),
+                Kind::Files => Source::File { path: source, first, last },
+                Kind::Talk => Source::Conversation { session: source, seq: first },
+            },
+            text: row.get(3)?,
+            score,
+            tags: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+            created: told(row.get(4)?),
+            updated: told(row.get(5)?),
+        })
+    });
+    Ok(row.optional()?)
+}
+
+/// Best first; of two that fit alike the newer one. The same note, or the same words, come once.
+fn folded(mut hits: Vec<Recalled>, most: usize) -> Vec<Recalled> {
+    let rounded = |it: &Recalled| (it.score * 1e4).round() as i64;
+    hits.sort_by(|a, b| rounded(b).cmp(&rounded(a)).then(b.updated.cmp(&a.updated)));
+    let (mut texts, mut sources) = (HashSet::new(), HashSet::new());
+    hits.retain(|it| {
+        let source = match &it.source {
+            Source::Note(id) => id.clone(),
+            Source::File { path, first, last } => format!("{path}:{first}-{last}"),
+            Source::Conversation { session, seq } => format!("{session}#{seq}"),
+        };
+        let text = it.text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        texts.insert(text) & sources.insert(source)
+    });
+    hits.truncate(most);
+    hits
+}

@@ -1,0 +1,251 @@
+//! A shelf in memory: the tokens and vectors of what is searched together, so that a search reads no more than it shows.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::query;
+use crate::embed::{Words, words};
+
+/// Passages that all shelves in memory hold together, about; the one not used for longest goes first.
+const ROOM: usize = 400_000;
+
+/// What is searched together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The notes of a user.
+    Notes,
+    /// The memory files of a place.
+    Files,
+    /// The conversations of a user.
+    Talk,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Notes => "notes",
+            Self::Files => "files",
+            Self::Talk => "talk",
+        }
+    }
+}
+
+/// Which shelf, in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) id: i64,
+    added: i64,
+    changed: i64,
+}
+
+/// The number of a shelf, which is made if need be.
+pub(super) fn id(t: &Transaction<'_>, kind: Kind, name: &str) -> anyhow::Result<i64> {
+    t.prepare_cached("INSERT OR IGNORE INTO shelves (kind, name) VALUES (?1, ?2)")?
+        .execute(params![kind.name(), name])?;
+    Ok(t.prepare_cached("SELECT id FROM shelves WHERE kind = ?1 AND name = ?2")?
+        .query_row(params![kind.name(), name], |row| row.get(0))?)
+}
+
+/// The state of a shelf, if there is one.
+pub(super) fn state(t: &Transaction<'_>, kind: Kind, name: &str) -> anyhow::Result<Option<State>> {
+    Ok(t.prepare_cached("SELECT id, added, changed FROM shelves WHERE kind = ?1 AND name = ?2")?
+        .query_row(params![kind.name(), name], |row| {
+            Ok(State { id: row.get(0)?, added: row.get(1)?, changed: row.get(2)? })
+        })
+        .optional()?)
+}
+
+/// The shelves that lie ready.
+#[derive(Default)]
+pub(super) struct Library {
+    /// The one used last stands at the end.
+    shelves: Vec<Arc<Shelf>>,
+}
+
+impl Library {
+    /// A shelf as it is now. What was added is read; after other changes all of it.
+    pub(super) fn shelf(&mut self, t: &Transaction<'_>, now: State, dims: usize) -> anyhow::Result<Arc<Shelf>> {
+        let known = self.shelves.iter().position(|it| it.state.id == now.id).map(|at| self.shelves.remove(at));
+        let known = known.filter(|it| it.state.changed == now.changed && it.dims == dims);
+        let shelf = match known {
+            Some(shelf) if shelf.state == now => shelf,
+            Some(shelf) => {
+                let mut shelf = Arc::unwrap_or_clone(shelf);
+                shelf.read_on(t, now)?;
+                Arc::new(shelf)
+            }
+            None => {
+                let mut shelf = Shelf::new(now, dims);
+                shelf.read_on(t, now)?;
+                Arc::new(shelf)
+            }
+        };
+        self.shelves.push(shelf.clone());
+        while self.shelves.len() > 1 && self.shelves.iter().map(|it| it.ids.len()).sum::<usize>() > ROOM {
+            self.shelves.remove(0);
+        }
+        Ok(shelf)
+    }
+}
+
+/// A shelf in memory. Passages are numbered as they were read.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    state: State,
+    dims: usize,
+    /// The rows in the file.
+    pub(super) ids: Vec<i64>,
+    /// Where each comes from, in short.
+    sources: Vec<u64>,
+    at: Vec<i64>,
+    /// Where each one's tokens end.
+    ends: Vec<u32>,
+    tokens: Vec<u16>,
+    scales: Vec<f32>,
+    numbers: Vec<i8>,
+    /// It has words such as `yesterday`.
+    pub(super) tells_time: Vec<bool>,
+    /// In how many passages each token is, and each stem.
+    in_passages: Vec<u32>,
+    stem_in_passages: Vec<u32>,
+    /// In order of time, and where each one stands in that order.
+    order: Vec<u32>,
+    place: Vec<u32>,
+}
+
+impl Shelf {
+    fn new(state: State, dims: usize) -> Self {
+        let counts = vec![0; usize::from(u16::MAX) + 1];
+        Self {
+            state,
+            dims,
+            ids: Vec::new(),
+            sources: Vec::new(),
+            at: Vec::new(),
+            ends: Vec::new(),
+            tokens: Vec::new(),
+            scales: Vec::new(),
+            numbers: Vec::new(),
+            tells_time: Vec::new(),
+            in_passages: counts.clone(),
+            stem_in_passages: counts,
+            order: Vec::new(),
+            place: Vec::new(),
+        }
+    }
+
+    /// Reads what came after what is here.
+    fn read_on(&mut self, t: &Transaction<'_>, now: State) -> anyhow::Result<()> {
+        let from = self.ids.last().copied().unwrap_or(0);
+        let mut rows = t.prepare_cached(
+            "SELECT id, source, at, tokens, vector FROM passages WHERE shelf = ?1 AND id > ?2 ORDER BY id",
+        )?;
+        let mut rows = rows.query(params![now.id, from])?;
+        let words = words();
+        while let Some(row) = rows.next()? {
+            let source = row.get_ref(1)?.as_str()?;
+            let mut hash = DefaultHasher::new();
+            source.hash(&mut hash);
+            let tokens = row.get_ref(3)?.as_blob()?;
+            self.add(words, row.get(0)?, hash.finish(), row.get(2)?, tokens, row.get_ref(4)?.as_blob()?);
+        }
+        self.state = now;
+        self.order = (0..self.ids.len() as u32).collect();
+        self.order.sort_by_key(|it| (self.at[*it as usize], self.ids[*it as usize]));
+        self.place = vec![0; self.ids.len()];
+        for (place, it) in self.order.iter().enumerate() {
+            self.place[*it as usize] = place as u32;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, words: &Words, id: i64, source: u64, at: i64, tokens: &[u8], vector: &[u8]) {
+        let from = self.tokens.len();
+        self.tokens.extend(tokens.chunks_exact(2).map(|it| u16::from_le_bytes([it[0], it[1]])));
+        let own = &self.tokens[from..];
+        self.tells_time.push(own.iter().any(|token| query::is_time(*token)));
+        let mut once = own.to_vec();
+        once.sort_unstable();
+        once.dedup();
+        once.iter().for_each(|token| self.in_passages[usize::from(*token)] += 1);
+        once.iter_mut().for_each(|token| *token = words.stem(*token));
+        once.sort_unstable();
+        once.dedup();
+        once.iter().for_each(|stem| self.stem_in_passages[usize::from(*stem)] += 1);
+        self.ids.push(id);
+        self.sources.push(source);
+        self.at.push(at);
+        self.ends.push(self.tokens.len() as u32);
+        // A vector of another size is of another model: it says nothing here.
+        match vector.split_first_chunk::<4>() {
+            Some((scale, numbers)) if numbers.len() == self.dims => {
+                self.scales.push(f32::from_le_bytes(*scale));
+                self.numbers.extend(numbers.iter().map(|x| *x as i8));
+            }
+            _ => {
+                self.scales.push(0.0);
+                self.numbers.resize(self.numbers.len() + self.dims, 0);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Tokens of a passage on average.
+    pub(super) fn usual_length(&self) -> f32 {
+        (self.tokens.len() as f32 / self.len().max(1) as f32).max(1.0)
+    }
+
+    pub(super) fn tokens(&self, it: usize) -> &[u16] {
+        let from = if it == 0 { 0 } else { self.ends[it - 1] as usize };
+        &self.tokens[from..self.ends[it] as usize]
+    }
+
+    /// How many passages have this token.
+    pub(super) fn with(&self, token: u16) -> u32 {
+        self.in_passages[usize::from(token)]
+    }
+
+    /// How many passages have a word of this stem.
+    pub(super) fn with_stem(&self, stem: u16) -> u32 {
+        self.stem_in_passages[usize::from(stem)]
+    }
+
+    /// How like a passage's vector is to this one, from −1 to 1.
+    pub(super) fn likeness(&self, it: usize, scale: f32, numbers: &[i8]) -> f32 {
+        let own = &self.numbers[it * self.dims..(it + 1) * self.dims];
+        dot(own, numbers) as f32 * scale * self.scales[it]
+    }
+
+    /// The passages right before and after this one, where they were saved within `gap` of it and stand alone.
+    pub(super) fn neighbours(&self, it: usize, gap: i64) -> [Option<usize>; 2] {
+        let place = self.place[it] as usize;
+        let near = |place: Option<usize>| {
+            let other = *self.order.get(place?)? as usize;
+            let near = (self.at[other] - self.at[it]).abs() <= gap && self.sources[other] != self.sources[it];
+            near.then_some(other)
+        };
+        [near(place.checked_sub(1)), near(Some(place + 1))]
+    }
+}
+
+/// The inner product. Products of two bytes fit in sixteen bits, which keeps the loop wide.
+fn dot(a: &[i8], b: &[i8]) -> i32 {
+    let (mut sums, n) = ([0_i32; 16], a.len().min(b.len()));
+    let (a, b) = (&a[..n], &b[..n]);
+    let (a_blocks, b_blocks) = (a.chunks_exact(16), b.chunks_exact(16));
+    let rest = a_blocks.remainder().iter().zip(b_blocks.remainder());
+    let rest: i32 = rest.map(|(x, y)| i32::from(*x) * i32::from(*y)).sum();
+    for (x, y) in a_blocks.zip(b_blocks) {
+        for i in 0..16 {
+            sums[i] += i32::from(i16::from(x[i]) * i16::from(y[i]));
+        }
+    }
+    sums.iter().sum::<i32>() + rest
+}

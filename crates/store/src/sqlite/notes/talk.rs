@@ -1,0 +1,87 @@
+//! What was said in a user's conversations, taken into the index when somebody asks for it.
+
+use helve_contract::{Result, ports::Part};
+use rusqlite::params;
+
+use super::{
+    super::Sqlite,
+    cut,
+    index::{self, Passage},
+    shelf::{self, Kind},
+};
+
+/// Messages taken in at once.
+const BATCH: u64 = 200;
+
+/// A message that is not in the index yet.
+struct Said {
+    session: String,
+    seq: u64,
+    created: i64,
+    passages: Vec<Passage>,
+}
+
+impl Sqlite {
+    /// Takes in what was said since the last time. Each batch is a step of its own: a call that ends early loses none.
+    pub(super) async fn listen(&self, user: &str) -> Result<()> {
+        loop {
+            let said = self.said_since(user).await?;
+            if said.is_empty() {
+                return Ok(());
+            }
+            let mut read = Vec::new();
+            for it in said {
+                read.push((it.session, it.seq, it.created, self.read_passages(it.passages).await));
+            }
+            let user = user.to_owned();
+            self.write(move |t| {
+                let shelf = shelf::id(t, Kind::Talk, &user)?;
+                for (session, seq, created, passages) in &read {
+                    // Two processes may listen at once, and a message may be gone by now.
+                    let wanted: bool = t
+                        .prepare_cached(
+                            "SELECT EXISTS (SELECT 1 FROM messages WHERE session = ?1 AND seq = ?2) \
+                             AND coalesce((SELECT upto FROM heard WHERE session = ?1), 0) < ?2",
+                        )?
+                        .query_row(params![session, seq], |row| row.get(0))?;
+                    if wanted {
+                        index::put(t, shelf, session, *created, passages)?;
+                        t.prepare_cached("INSERT OR REPLACE INTO heard (session, upto) VALUES (?1, ?2)")?
+                            .execute(params![session, seq])?;
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        }
+    }
+
+    /// Some messages of the user's conversations that were not heard yet, in order.
+    async fn said_since(&self, user: &str) -> Result<Vec<Said>> {
+        let user = user.to_owned();
+        self.read(move |t| {
+            let mut said = t.prepare_cached(
+                "SELECT m.session, m.seq, m.created, m.role, m.parts FROM sessions s \
+                 JOIN messages m ON m.session = s.id LEFT JOIN heard h ON h.session = s.id \
+                 WHERE s.user = ?1 AND m.seq > coalesce(h.upto, 0) ORDER BY m.session, m.seq LIMIT ?2",
+            )?;
+            let rows = said.query_map(params![user, BATCH], |row| {
+                let (seq, role, parts): (u64, String, String) = (row.get(1)?, row.get(3)?, row.get(4)?);
+                let passages = if role == "user" || role == "assistant" { pieces(&parts, seq) } else { Vec::new() };
+                Ok(Said { session: row.get(0)?, seq, created: row.get(2)?, passages })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+}
+
+/// The words of a message, in pieces that all have its number.
+fn pieces(parts: &str, seq: u64) -> Vec<Passage> {
+    let parts: Vec<Part> = serde_json::from_str(parts).unwrap_or_default();
+    let texts = parts.into_iter().filter_map(|part| match part {
+        Part::Text { text } if !text.trim().is_empty() => Some(text),
+        _ => None,
+    });
+    texts.flat_map(|text| cut::note(&text)).map(|it| Passage { first: seq, last: seq, ..it }).collect()
+}

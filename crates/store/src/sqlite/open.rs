@@ -1,0 +1,276 @@
+//! Opens the file: makes it where there is none, refuses what is not ours, and sets aside what is damaged.
+//!
+//! The file is touched through SQLite alone. Opening it by any other way and closing that again would drop the locks
+//! which SQLite holds on it in this process.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use helve_contract::{Error, jiff::Timestamp};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+
+use super::{
+    faults::{PATIENCE, is_damage, is_damage_of_an_index, patiently},
+    migrate::{self, Age},
+};
+
+/// The log is cut back to this size when it has been taken over into the file.
+const LOG_BYTES: i64 = 16 << 20;
+
+/// A connection to the file.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// Why nothing may be written, if so.
+    pub(super) refusal: Option<String>,
+    mark: Mark,
+}
+
+impl Opened {
+    /// Whether the path still leads to the file that was opened: somebody may have moved it aside.
+    pub(super) fn is_current(&self, path: &Path) -> bool {
+        Mark::of(path).is_ok_and(|mark| mark == self.mark)
+    }
+}
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mark(u64, u64);
+
+impl Mark {
+    fn of(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let about = fs::metadata(path)?;
+        Ok(Self(about.dev(), about.ino()))
+    }
+}
+
+/// Opens the file, or makes it, and tells what had to be done about it.
+pub(super) fn open(path: &Path) -> anyhow::Result<(Opened, Option<String>)> {
+    match once(path) {
+        Err(error) if is_damage(&error) => {
+            let remark = mend(path, &error)?;
+            Ok((once(path)?, remark))
+        }
+        outcome => Ok((outcome?, None)),
+    }
+}
+
+/// Does what can be done about damage that somebody met, and tells what.
+pub(super) fn mend(path: &Path, met: &anyhow::Error) -> anyhow::Result<Option<String>> {
+    let real = fs::canonicalize(path)?;
+    let _door = Door::closed(&real);
+    match health(&real)? {
+        Health::Damaged => set_aside(path, &real).map(Some),
+        Health::Sound if !is_damage_of_an_index(met) => Ok(None), // Somebody else has done it meanwhile.
+        Health::Sound | Health::WordsLost => {
+            index_anew(&real)?;
+            Ok(Some(format!("the index of words in the store {} was damaged; it has been built anew", path.display())))
+        }
+    }
+}
+
+/// Sets the file aside with its log, and tells where it is now.
+fn set_aside(path: &Path, real: &Path) -> anyhow::Result<String> {
+    let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let aside = (1..1000)
+        .map(|n| beside(real, &if n == 1 { format!(".damaged-{stamp}") } else { format!(".damaged-{stamp}-{n}") }))
+        .find(|aside| !aside.exists())
+        .unwrap_or_else(|| beside(real, ".damaged"));
+    // The log first: a log without its file would be thrown away by whoever comes next.
+    for end in ["-wal", "-shm", ""] {
+        match fs::rename(beside(real, end), beside(&aside, end)) {
+            Err(error) if end.is_empty() || error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("setting {} aside", real.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(format!(
+        "the store {} was damaged; it has been set aside as {}, and a new one was begun",
+        path.display(),
+        aside.display()
+    ))
+}
+
+/// An index of words can be built anew from what it is about; a file is not given up for it.
+fn index_anew(real: &Path) -> anyhow::Result<()> {
+    let connection = connect(real)?;
+    let transaction = patiently(|| Transaction::new_unchecked(&connection, TransactionBehavior::Immediate))?;
+    let tables: Vec<String> = transaction
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE % fts5 %'")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for table in tables {
+        transaction.execute_batch(&format!("INSERT INTO \"{table}\" (\"{table}\") VALUES ('rebuild')"))?;
+    }
+    patiently(|| connection.execute_batch("COMMIT"))?;
+    Ok(())
+}
+
+fn once(path: &Path) -> anyhow::Result<Opened> {
+    make(path)?;
+    let real = fs::canonicalize(path)?;
+    let _door = Door::open(&real);
+    if lost_its_log(&real) {
+        return Err(damage("the file is empty, but there is a log for it"));
+    }
+    let mark = Mark::of(&real)?;
+    let connection = connect(&real)?;
+    let locked = connection.is_readonly(MAIN_DB)?;
+    let refusal = match patiently(|| migrate::age(&connection))? {
+        Age::Foreign => {
+            return Err(Error::failed(format!(
+                "{} is a database of another program; choose another file for the store",
+                path.display()
+            ))
+            .into());
+        }
+        Age::Newer(version) => Some(format!(
+            "{} was made by a newer helve (version {version}; this one knows {}), so it is only read here; use the newer one",
+            path.display(),
+            migrate::present()
+        )),
+        Age::Older | Age::Present if locked => Some(format!(
+            "{} is read-only, so nothing can be kept; make the file and its folder writable for this user",
+            path.display()
+        )),
+        Age::Older => {
+            migrate::bring_up(&connection)?;
+            None
+        }
+        Age::Present => None,
+    };
+    if refusal.is_some() {
+        connection.pragma_update(None, "query_only", true)?;
+    }
+    Ok(Opened { connection, refusal, mark })
+}
+
+/// Makes the folder and the file for their owner alone. What is there already keeps its rights.
+fn make(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if path.exists() {
+        return Ok(());
+    }
+    let folder = folder(path);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("making {}", folder.display()))?;
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("making {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn connect(path: &Path) -> anyhow::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mode: String = patiently(|| connection.pragma_query_value(None, "journal_mode", |row| row.get(0)))?;
+    if mode != "wal" && !connection.is_readonly(MAIN_DB)? && patiently(|| migrate::age(&connection))? != Age::Foreign {
+        patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
+    }
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// How a file is.
+enum Health {
+    Sound,
+    /// Only an index of words is wrong.
+    WordsLost,
+    Damaged,
+}
+
+/// How a file is. An error that says nothing about that is passed on.
+fn health(path: &Path) -> anyhow::Result<Health> {
+    if lost_its_log(path) {
+        return Ok(Health::Damaged);
+    }
+    let check = || -> anyhow::Result<Health> {
+        let connection = connect(path)?;
+        // The log is evidence too: it stays as it is when this look is over.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        let found: String = patiently(|| connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;
+        Ok(match found.as_str() {
+            "ok" => Health::Sound,
+            found if found.contains("inverted index") || found.starts_with("fts5: ") => Health::WordsLost,
+            _ => Health::Damaged,
+        })
+    };
+    match check() {
+        Err(error) if is_damage_of_an_index(&error) => Ok(Health::WordsLost),
+        Err(error) if is_damage(&error) => Ok(Health::Damaged),
+        outcome => outcome,
+    }
+}
+
+/// Whether the file was emptied while there was a log. SQLite would throw the log away.
+fn lost_its_log(path: &Path) -> bool {
+    // In this order: a log is begun after the file has its first page.
+    let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+    let log = size(&beside(path, "-wal"));
+    log > 0 && size(path) == 0
+}
+
+fn damage(text: &str) -> anyhow::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
+    rusqlite::Error::SqliteFailure(code, Some(text.to_owned())).into()
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// The door to the folder: open for all who open the file, closed while one sets it aside. A lock of the folder; where
+/// locks do not work, or somebody keeps it for long, one goes in without.
+struct Door(Option<File>);
+
+impl Door {
+    fn open(path: &Path) -> Self {
+        Self::wait(path, File::try_lock_shared)
+    }
+
+    fn closed(path: &Path) -> Self {
+        Self::wait(path, File::try_lock)
+    }
+
+    fn wait(path: &Path, lock: impl Fn(&File) -> Result<(), TryLockError>) -> Self {
+        let Ok(folder) = File::open(folder(path)) else { return Self(None) };
+        let begun = Instant::now();
+        while matches!(lock(&folder), Err(TryLockError::WouldBlock)) && begun.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Self(Some(folder))
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // A child process may hold the same open folder, so it is not enough to close it here.
+        if let Some(folder) = &self.0 {
+            _ = folder.unlock();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Other processes: eight that write at once, and one that is killed again and again. What was acknowledged stays.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use helve_contract::ports::{Part, Sessions, Spent};
+use helve_store::Sqlite;
+
+use crate::{
+    sqlite::Place,
+    suite::{said, session},
+};
+
+/// Set for the process that writes: the store's file, the conversation and how many messages.
+const ORDER: [&str; 3] = ["HELVE_TEST_STORE", "HELVE_TEST_SESSION", "HELVE_TEST_MANY"];
+
+/// Not a test of its own: this binary started again, as one who writes.
+#[tokio::test]
+async fn writer() {
+    let [Ok(path), Ok(id), Ok(many)] = ORDER.map(std::env::var) else { return };
+    let store = Sqlite::at(path);
+    if store.conversation(&id).await.unwrap().is_none() {
+        store.begin(&session(&id)).await.unwrap();
+    }
+    let mut next = store.messages(&id, None, 1).await.unwrap().first().map_or(1, |last| last.seq + 1);
+    for _ in 0..many.parse::<u64>().unwrap() {
+        // From one to three messages at once, some of them over several pages.
+        let batch: Vec<_> = (next..next + 1 + next % 3).map(|n| said(&text(n), 0)).collect();
+        let last = store.append(&id, &batch, Spent::default()).await.unwrap();
+        next = last + 1;
+        let mut out = std::io::stderr().lock();
+        writeln!(out, "kept {last}").unwrap();
+    }
+}
+
+fn text(n: u64) -> String {
+    format!("{n} {}", "words ".repeat((n * 37 % 2000) as usize))
+}
+
+/// A process that writes, ended with the test.
+struct Writer(Child);
+
+impl Writer {
+    fn start(path: &Path, session: &str, many: u64) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["crash::writer", "--exact", "--nocapture"])
+            .envs([(ORDER[0], path.as_os_str()), (ORDER[1], session.as_ref()), (ORDER[2], many.to_string().as_ref())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn eight_processes_write_at_once_into_a_store_that_is_not_there_yet() {
+    let place = Place::default();
+    let mut writers: Vec<_> = (0..8).map(|n| Writer::start(&place.path(), &format!("s{n}"), 20)).collect();
+    for writer in &mut writers {
+        let err = std::io::read_to_string(writer.0.stderr.take().unwrap()).unwrap();
+        assert!(writer.0.wait().unwrap().success(), "{err}");
+        assert_eq!(err.lines().filter(|line| line.starts_with("kept ")).count(), 20, "{err}");
+    }
+    let store = Sqlite::open(place.path()).unwrap();
+    for n in 0..8 {
+        assert_eq!(whole(&store, &format!("s{n}")).await, 30);
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_kill() {
+    let kills = std::env::var("HELVE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let place = Place::default();
+    let mut dice = 0x2545_F491_4F6C_DD1D_u64;
+    let mut roll = |sides: u64| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        dice % sides
+    };
+    let mut acknowledged = 0;
+    for kill in 0..kills {
+        let mut writer = Writer::start(&place.path(), "a", u64::MAX);
+        let mut lines = BufReader::new(writer.0.stderr.take().unwrap()).lines();
+        let mut hear = |line: Option<std::io::Result<String>>| {
+            let Some(Ok(line)) = line else { return false };
+            // The last line may be cut in the middle: then it was not heard.
+            if let Some(seq) = line.strip_prefix("kept ").and_then(|seq| seq.parse::<u64>().ok()) {
+                acknowledged = acknowledged.max(seq);
+            }
+            true
+        };
+        for _ in 0..roll(12) {
+            assert!(hear(lines.next()), "the writer ended by itself in round {kill}");
+        }
+        // Somewhere in the next few transactions.
+        let moment = Instant::now() + Duration::from_micros(roll(4000));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        writer.0.kill().unwrap();
+        writer.0.wait().unwrap();
+        while hear(lines.next()) {}
+        let store = Sqlite::open(place.path()).unwrap();
+        assert_eq!(store.remarks(), [""; 0]);
+        if store.conversation("a").await.unwrap().is_some() {
+            let kept = whole(&store, "a").await;
+            assert!(kept >= acknowledged, "{acknowledged} were acknowledged, {kept} are there after kill {kill}");
+        } else {
+            assert_eq!(acknowledged, 0);
+        }
+    }
+    assert!(acknowledged > 0);
+}
+
+/// How many messages a conversation has, once it is clear that none is missing or torn.
+async fn whole(store: &Sqlite, id: &str) -> u64 {
+    let record = store.conversation(id).await.unwrap().unwrap();
+    let messages = store.messages(id, None, usize::MAX).await.unwrap();
+    for (n, message) in (1..).zip(&messages) {
+        assert_eq!(message.seq, n);
+        assert_eq!(message.parts, [Part::Text { text: text(n) }]);
+    }
+    assert_eq!(record.messages, messages.len() as u64);
+    record.messages
+}

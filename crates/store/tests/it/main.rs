@@ -1,0 +1,7 @@
+//! Stories about stores: what every one does, and what becomes of a file when things go wrong.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod crash;
+mod schedules;
+mod sqlite;
+mod suite;

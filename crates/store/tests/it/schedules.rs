@@ -1,0 +1,351 @@
+//! What every store does with schedules: an occurrence is claimed once, and nothing that was claimed is lost.
+
+use std::{collections::HashSet, sync::Arc};
+
+use helve_contract::{
+    jiff::Timestamp,
+    ports::{
+        Cadence, Claim, Finish, Missed, Notification, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Store,
+        WhichSchedules,
+    },
+};
+
+use crate::{
+    sqlite::Place,
+    suite::{Maker, at},
+};
+
+/// Runs the stories for a maker.
+macro_rules! stories {
+    ($maker:ty: $($story:ident)*) => { mod told { $(
+        #[tokio::test]
+        async fn $story() {
+            super::$story::<$maker>().await;
+        }
+    )* } };
+}
+
+stories! { super::Place:
+    keeps_a_schedule_as_it_was_told
+    finds_schedules_by_what_is_known_of_them
+    refuses_a_change_that_saw_an_older_state
+    gives_what_is_due_the_longest_overdue_first
+    an_occurrence_is_claimed_once_however_many_try
+    an_occurrence_that_was_claimed_before_moves_on
+    a_run_that_goes_on_keeps_the_next_one_away
+    a_claim_that_ran_out_is_taken_over_and_labelled
+    a_claim_from_before_the_clock_went_back_is_taken_over
+    keeps_the_last_runs_and_those_that_go_on
+    what_the_owner_decided_meanwhile_stands
+    passes_over_what_is_left_out
+    removes_a_schedule_with_its_runs
+}
+
+fn schedule(id: &str) -> Schedule {
+    Schedule {
+        id: id.into(),
+        user: "ann".into(),
+        name: Some(format!("Übung {id}")),
+        goal: "do it".into(),
+        cadence: Cadence::Interval { every_secs: 60 },
+        notification: Notification::Conditional,
+        status: ScheduleStatus::Active,
+        session: Some("s".into()),
+        channel: Some("log:x".into()),
+        workspace: Some("/w".into()),
+        dialect: Some("solo".into()),
+        missed: Missed::All,
+        created: at(0),
+        updated: at(0),
+        next: Some(at(60)),
+        last_run: None,
+        last_status: None,
+        failures: 2,
+        skipped: 3,
+    }
+}
+
+fn claim(schedule: &str, due: i64, run: &str) -> Claim {
+    Claim {
+        schedule: schedule.into(),
+        due: at(due),
+        next: Some(at(due + 60)),
+        owner: "me".into(),
+        now: at(due + 1),
+        until: at(due + 31),
+        run: run.into(),
+        skipped: 0,
+        overlap: Overlap::Skip,
+    }
+}
+
+fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> Finish {
+    let run = ScheduleRun {
+        finished: Some(at(100)),
+        status: RunStatus::Success,
+        summary: "sum".into(),
+        output: "all of it".into(),
+        turns: 3,
+        cost: 0.25,
+        notified: true,
+        ..run
+    };
+    Finish { run, status, failures: 0, keep: 20 }
+}
+
+async fn next(store: &dyn Store, id: &str) -> Option<Timestamp> {
+    store.schedule(id).await.unwrap().unwrap().next
+}
+
+async fn keeps_a_schedule_as_it_was_told<M: Maker>() {
+    let place = M::default();
+    let full = Schedule {
+        cadence: Cadence::Cron { expression: "30 2 * * *".into(), timezone: "Europe/Berlin".into() },
+        last_run: Some(at(1)),
+        last_status: Some(RunStatus::Failed),
+        ..schedule("a")
+    };
+    let empty = Schedule {
+        cadence: Cadence::Once { at: at(7) },
+        name: None,
+        session: None,
+        channel: None,
+        workspace: None,
+        dialect: None,
+        next: None,
+        ..schedule("b")
+    };
+    for one in [full, empty] {
+        place.store().add_schedule(&one).await.unwrap();
+        assert_eq!(place.store().schedule(&one.id).await.unwrap(), Some(one));
+    }
+    assert_eq!(place.store().schedule("c").await.unwrap(), None);
+}
+
+async fn finds_schedules_by_what_is_known_of_them<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    for (n, id) in ["a", "b", "c", "d"].iter().enumerate() {
+        let mut one = Schedule { created: at(n as i64), ..schedule(id) };
+        match *id {
+            "b" => one.status = ScheduleStatus::Paused,
+            "c" => one.cadence = Cadence::Once { at: at(9) },
+            "d" => one.user = "bob".into(),
+            _ => {}
+        }
+        store.add_schedule(&one).await.unwrap();
+    }
+    let all = WhichSchedules { most: 50, ..WhichSchedules::default() };
+    let ann = WhichSchedules { user: Some("ann".into()), ..all.clone() };
+    for (which, want, total) in [
+        (all.clone(), "dcba", 4),
+        (ann.clone(), "cba", 3),
+        (WhichSchedules { name: Some("übung B".into()), ..all.clone() }, "b", 1),
+        (WhichSchedules { status: Some(ScheduleStatus::Paused), ..all.clone() }, "b", 1),
+        (WhichSchedules { cadence: Some("once".into()), ..all.clone() }, "c", 1),
+        (WhichSchedules { notification: Some(Notification::Never), ..all.clone() }, "", 0),
+        (WhichSchedules { session: Some("other".into()), ..all.clone() }, "", 0),
+        (WhichSchedules { offset: 1, most: 1, ..ann.clone() }, "b", 3),
+        (WhichSchedules { offset: 9, ..ann }, "", 3),
+        (WhichSchedules { most: 0, ..all }, "", 4),
+    ] {
+        let (found, count) = store.schedules(&which).await.unwrap();
+        let ids: String = found.into_iter().map(|it| it.id).collect();
+        assert_eq!((ids.as_str(), count), (want, total), "{which:?}");
+    }
+}
+
+async fn refuses_a_change_that_saw_an_older_state<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    let paused = Schedule { status: ScheduleStatus::Paused, next: None, ..seen.clone() };
+    assert!(!store.change_schedule(&paused, seen.updated).await.unwrap());
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    assert_eq!(seen.last_run, Some(at(61)));
+    assert!(store.change_schedule(&Schedule { goal: "other".into(), ..seen.clone() }, seen.updated).await.unwrap());
+    assert_eq!(store.runs("a", 5).await.unwrap().len(), 1, "its runs are still there");
+    assert!(!store.change_schedule(&schedule("none"), at(0)).await.unwrap());
+}
+
+async fn gives_what_is_due_the_longest_overdue_first<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    for (id, due) in [("a", 30), ("b", 10), ("c", 20), ("d", 31)] {
+        store.add_schedule(&Schedule { next: Some(at(due)), ..schedule(id) }).await.unwrap();
+    }
+    let paused = Schedule { status: ScheduleStatus::Paused, next: Some(at(1)), ..schedule("e") };
+    store.add_schedule(&paused).await.unwrap();
+    let ids = |found: Vec<Schedule>| found.into_iter().map(|it| it.id).collect::<String>();
+    assert_eq!(ids(store.due(at(30), 9).await.unwrap()), "bca");
+    assert_eq!(ids(store.due(at(30), 2).await.unwrap()), "bc");
+    assert_eq!(ids(store.due(at(9), 9).await.unwrap()), "");
+}
+
+async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {
+    let place = M::default();
+    place.store().add_schedule(&schedule("a")).await.unwrap();
+    let all: Vec<_> = (0..8)
+        .map(|n| {
+            let store = place.store();
+            let claim = Claim { owner: format!("o{n}"), ..claim("a", 60, &format!("r{n}")) };
+            tokio::spawn(async move { store.claim(&claim).await.unwrap() })
+        })
+        .collect();
+    let mut got = Vec::new();
+    for one in all {
+        got.extend(one.await.unwrap());
+    }
+    assert_eq!(got.len(), 1);
+    assert_eq!((got[0].attempt, got[0].status, got[0].due), (1, RunStatus::Running, at(60)));
+    let after = place.store().schedule("a").await.unwrap().unwrap();
+    assert_eq!((after.next, after.last_run, after.skipped), (Some(at(120)), Some(at(61)), 3));
+    let paused = Schedule { status: ScheduleStatus::Paused, ..schedule("p") };
+    place.store().add_schedule(&paused).await.unwrap();
+    assert_eq!(place.store().claim(&claim("p", 60, "x")).await.unwrap(), None);
+    assert_eq!(place.store().claim(&claim("none", 60, "x")).await.unwrap(), None);
+}
+
+async fn an_occurrence_that_was_claimed_before_moves_on<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    let run = store.claim(&claim("a", 60, "r1")).await.unwrap().unwrap();
+    assert!(store.finish(&finish(run, None)).await.unwrap());
+    // Somebody plans it for a time that it has had: the clock went back.
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    assert!(store.change_schedule(&Schedule { next: Some(at(60)), ..seen.clone() }, seen.updated).await.unwrap());
+    assert_eq!(store.claim(&claim("a", 60, "r2")).await.unwrap(), None);
+    assert_eq!(next(&*store, "a").await, Some(at(120)));
+    assert_eq!(store.runs("a", 5).await.unwrap().len(), 1);
+}
+
+async fn a_run_that_goes_on_keeps_the_next_one_away<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    let first = store.claim(&claim("a", 60, "r1")).await.unwrap().unwrap();
+    let wait = Claim { overlap: Overlap::Wait, ..claim("a", 120, "r2") };
+    assert_eq!(store.claim(&wait).await.unwrap(), None);
+    assert_eq!(next(&*store, "a").await, Some(at(120)), "it stays due");
+    assert_eq!(store.claim(&Claim { overlap: Overlap::Skip, ..wait.clone() }).await.unwrap(), None);
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    assert_eq!((seen.next, seen.skipped), (Some(at(180)), 4), "it is left out");
+    let by_hand = Claim { overlap: Overlap::ByHand, next: None, ..claim("a", 130, "r3") };
+    assert_eq!(store.claim(&by_hand).await.unwrap(), None);
+    assert!(store.finish(&finish(first, None)).await.unwrap());
+    assert!(store.claim(&by_hand).await.unwrap().is_some());
+    assert_eq!(next(&*store, "a").await, Some(at(180)), "its plan stays");
+}
+
+async fn a_claim_that_ran_out_is_taken_over_and_labelled<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    let run = store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    assert_eq!(store.take_over("you", at(90), at(120), 9).await.unwrap(), []);
+    assert!(store.hold("r", "me", at(95)).await.unwrap());
+    assert_eq!(store.take_over("you", at(94), at(124), 9).await.unwrap(), []);
+    let mut all = Vec::new();
+    for n in 0..4 {
+        let store = place.store();
+        all.push(tokio::spawn(async move { store.take_over(&format!("you{n}"), at(95), at(125), 9).await.unwrap() }));
+    }
+    let mut taken = Vec::new();
+    for one in all {
+        taken.extend(one.await.unwrap());
+    }
+    assert_eq!(taken.len(), 1);
+    let again = taken.remove(0);
+    assert_eq!((again.id.as_str(), again.attempt, again.due, again.started), ("r", 2, at(60), at(95)));
+    // Whoever lost it can neither prolong nor end it.
+    assert!(!store.hold("r", "me", at(200)).await.unwrap());
+    assert!(!store.finish(&finish(run, None)).await.unwrap());
+    assert!(store.finish(&finish(again.clone(), None)).await.unwrap());
+    assert!(!store.finish(&finish(again, None)).await.unwrap());
+    let kept = store.run("r").await.unwrap().unwrap();
+    assert_eq!((kept.attempt, kept.status, kept.output.as_str()), (2, RunStatus::Success, "all of it"));
+    assert_eq!((kept.turns, kept.cost, kept.notified, kept.finished), (3, 0.25, true, Some(at(100))));
+    assert_eq!(store.take_over("you", at(999), at(1029), 9).await.unwrap(), []);
+}
+
+async fn a_claim_from_before_the_clock_went_back_is_taken_over<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    assert_eq!(store.take_over("you", at(-9), at(21), 9).await.unwrap(), [], "a little back is nothing");
+    assert_eq!(store.take_over("you", at(-90_000), at(-89_970), 9).await.unwrap().len(), 1);
+}
+
+async fn keeps_the_last_runs_and_those_that_go_on<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    for n in 1..=6 {
+        let run = store.claim(&claim("a", n * 60, &format!("r{n}"))).await.unwrap().unwrap();
+        if n < 6 {
+            let end = Finish { keep: 3, ..finish(run, None) };
+            assert!(store.finish(&end).await.unwrap());
+        }
+    }
+    let runs = store.runs("a", 99).await.unwrap();
+    let ids: Vec<_> = runs.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["r6", "r5", "r4", "r3"]);
+    assert!(runs.iter().all(|it| it.output.is_empty()), "lists are short");
+    assert_eq!(store.runs("a", 1).await.unwrap().len(), 1);
+    assert_eq!(store.run("r1").await.unwrap(), None);
+}
+
+async fn what_the_owner_decided_meanwhile_stands<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    let change = async |id: &str, change: &dyn Fn(&mut Schedule)| {
+        let seen = store.schedule(id).await.unwrap().unwrap();
+        let mut new = seen.clone();
+        change(&mut new);
+        assert!(store.change_schedule(&new, seen.updated).await.unwrap());
+    };
+    let end = async |id: &str, meanwhile: &dyn Fn(&mut Schedule), status| {
+        store.add_schedule(&schedule(id)).await.unwrap();
+        let once = Claim { next: None, ..claim(id, 60, &format!("run {id}")) };
+        let run = store.claim(&once).await.unwrap().unwrap();
+        change(id, meanwhile).await;
+        assert!(store.finish(&finish(run, Some(status))).await.unwrap());
+        let now = store.schedule(id).await.unwrap().unwrap();
+        (now.status, now.next)
+    };
+    use ScheduleStatus::{Active, Completed, Disabled, Paused};
+    assert_eq!(end("a", &|_| {}, Completed).await, (Completed, None));
+    assert_eq!(end("b", &|it| it.next = Some(at(500)), Completed).await, (Active, Some(at(500))));
+    assert_eq!(end("c", &|it| it.status = Paused, Disabled).await, (Paused, None));
+    assert_eq!(end("d", &|it| it.next = Some(at(500)), Disabled).await, (Disabled, None));
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    assert_eq!((seen.last_status, seen.failures), (Some(RunStatus::Success), 0));
+}
+
+async fn passes_over_what_is_left_out<M: Maker>() {
+    let place = M::default();
+    let store = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    assert!(store.pass_over("a", at(60), Some(at(600)), 9).await.unwrap());
+    assert!(!store.pass_over("a", at(60), Some(at(900)), 9).await.unwrap());
+    let seen = store.schedule("a").await.unwrap().unwrap();
+    assert_eq!((seen.next, seen.skipped), (Some(at(600)), 12));
+}
+
+async fn removes_a_schedule_with_its_runs<M: Maker>() {
+    let place = M::default();
+    let store: Arc<dyn Store> = place.store();
+    store.add_schedule(&schedule("a")).await.unwrap();
+    let run = store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    assert!(store.remove_schedule("a").await.unwrap());
+    assert!(!store.remove_schedule("a").await.unwrap());
+    assert_eq!(store.run("r").await.unwrap(), None);
+    assert!(!store.hold("r", "me", at(99)).await.unwrap());
+    assert!(!store.finish(&finish(run, None)).await.unwrap());
+    let left: HashSet<String> = store.runs("a", 9).await.unwrap().into_iter().map(|it| it.id).collect();
+    assert!(left.is_empty());
+}

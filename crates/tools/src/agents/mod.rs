@@ -1,0 +1,55 @@
+//! Other agents: start one, and give a goal to one that is known by name.
+
+mod delegate;
+mod start;
+
+pub use delegate::{Delegate, Delegated};
+pub use start::{Start, Started};
+
+use std::time::Duration;
+
+use helve_contract::ports::{AgentReport, AgentState};
+
+/// The word for where an agent stands, as the dialects with tasks spell it.
+#[must_use]
+pub fn word(state: &AgentState) -> &'static str {
+    match state {
+        AgentState::Running => "running",
+        AgentState::Done => "completed",
+        AgentState::Failed(_) => "failed",
+        AgentState::Stopped => "stopped",
+    }
+}
+
+/// An agent's words between marks that they cannot end themselves: what it says is a report and no order.
+#[must_use]
+pub fn fenced(report: &AgentReport) -> String {
+    let words = report.text.trim();
+    let words = if words.is_empty() { "(no words)" } else { words };
+    let words = words.replace("</agent_result", "<\u{200b}/agent_result");
+    format!("<agent_result id=\"{}\">\n{words}\n</agent_result>", report.id)
+}
+
+/// What an agent took, in brackets: `[researcher 1f…: 3 turns, 5 calls, 1,234 tokens, 2.1 s]`.
+pub(crate) fn taken(report: &AgentReport) -> String {
+    let tokens = report.spent.prompt_tokens + report.spent.completion_tokens;
+    let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!(
+        "[{} {}: {}, {}, {tokens} tokens, {}]",
+        report.kind,
+        word(&report.state),
+        count(report.turns, "turn"),
+        count(report.calls, "call"),
+        time(report.ran),
+    )
+}
+
+fn time(time: Duration) -> String {
+    match time.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        ms => format!("{:.1} s", ms as f64 / 1000.0),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,98 @@
+//! `add_subtask`: one more item on the agent's own list.
+
+use helve_contract::{Call, Effects, Error, FileFault, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    front::Document,
+    room::{self, Room},
+};
+
+/// Adds a subtask to the list of your task. The list is kept; read_subtasks shows it. Returns its id.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct AddSubtask {
+    /// In a line
+    pub title: String,
+    /// What to do
+    pub description: String,
+    /// The type of agent for it: 1 (default) or 2
+    #[serde(rename = "type")]
+    #[schemars(range(min = 1, max = 2))]
+    pub kind: Option<u8>,
+}
+
+/// What a subtask's front matter says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subtask {
+    /// `subtask-` and a number.
+    pub id: String,
+    /// The task it belongs to.
+    pub parent_task: String,
+    /// In a line.
+    pub title: String,
+    /// The type of agent for it.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// `pending`, `running`, `completed` or `failed`.
+    pub status: String,
+    /// Who works on it.
+    pub assigned_agent: Option<String>,
+}
+
+impl Subtask {
+    /// The folder of a task's subtasks.
+    #[must_use]
+    pub fn folder(task: &str) -> String {
+        format!("{task}/subtasks")
+    }
+
+    /// Says how a subtask stands, and who works on it: what becomes of it when an agent is started for it, and ends.
+    pub async fn assign(room: &Room<'_>, task: &str, id: &str, status: &str, agent: Option<&str>) -> Result<()> {
+        let place = format!("{}/{}.md", Self::folder(task), room::name("subtask", id)?);
+        let mut document: Document<Self> = Document::parse(&room.text(&place).await?, "subtask")?;
+        status.clone_into(&mut document.front.status);
+        document.front.assigned_agent = agent.map(str::to_owned);
+        room.keep(&place, document.text()?.as_bytes(), Expect::Anything).await?;
+        Ok(())
+    }
+}
+
+impl Tool for AddSubtask {
+    const NAME: &'static str = "add_subtask";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let task = room::task_id(room.task()?)?;
+        let kind = self.kind.unwrap_or(1);
+        if !(1..=2).contains(&kind) {
+            return Err(Error::argument("type", "must be 1 or 2"));
+        }
+        if self.title.trim().is_empty() {
+            return Err(Error::argument("title", "must not be empty"));
+        }
+        let taken = room.names(&Subtask::folder(task)).await?;
+        let number = |name: &String| name.strip_prefix("subtask-")?.strip_suffix(".md")?.parse::<u32>().ok();
+        let last = taken.iter().filter_map(number).max().unwrap_or(0);
+        for number in last + 1..last + 100 {
+            let id = format!("subtask-{number:03}");
+            let front = Subtask {
+                id: id.clone(),
+                parent_task: task.to_owned(),
+                title: self.title.clone(),
+                kind,
+                status: "pending".into(),
+                assigned_agent: None,
+            };
+            let text = Document { front, body: format!("## Description\n\n{}", self.description.trim()) }.text()?;
+            match room.keep(&format!("{}/{id}.md", Subtask::folder(task)), text.as_bytes(), Expect::Absent).await {
+                Ok(_) => return Ok(json!({ "subtaskId": id })),
+                Err(Error::File { fault: FileFault::Exists, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::failed("no number is free for the subtask; try again"))
+    }
+}

@@ -1,0 +1,41 @@
+//! `create_task`: one task of the plan, as a document.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    room::{self, Room},
+    task::Task,
+};
+
+/// Writes a task document: YAML front matter (id, title, type 1|2|3|refinery, dependencies, acceptance_criteria, estimated_complexity small|medium|large), then `## Description`, `## Context` and `## Instructions`. Returns its path.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct CreateTask {
+    /// As in the front matter and in the graph, such as "task-001"
+    #[serde(rename = "taskId")]
+    pub task_id: String,
+    /// The whole document
+    pub content: String,
+}
+
+impl Tool for CreateTask {
+    const NAME: &'static str = "create_task";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let id = room::task_id(&self.task_id)?;
+        let task = Task::parse(&self.content)?.front;
+        if task.id != id {
+            return Err(Error::failed(format!(
+                "the front matter says id `{}`, and the call `{id}`; they must agree",
+                task.id
+            )));
+        }
+        room.still_planning().await?;
+        let path = room.keep(&format!("tasks/{id}.md"), self.content.as_bytes(), Expect::Anything).await?;
+        Ok(json!({ "path": path }))
+    }
+}

@@ -1,0 +1,493 @@
+//! The graph of tasks: what may stand in it, in which order it runs, and how it grows.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fmt,
+};
+
+use helve_contract::{Error, jiff::Timestamp};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::status::Status;
+
+/// The plan: every task, and what it waits for. Once a run executes, it is never changed, only overlaid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dag {
+    /// The form of this record: 1.
+    pub version: u32,
+    /// The run.
+    pub run_id: String,
+    /// The tasks, in the order of the plan.
+    pub nodes: Vec<Node>,
+    /// Who made it, when, and how many there are.
+    pub metadata: Metadata,
+}
+
+/// One task of the graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// The task's id.
+    pub id: String,
+    /// A task, or a place where branches are merged.
+    #[serde(rename = "type", default)]
+    pub kind: NodeKind,
+    /// Who works on it.
+    pub agent_type: AgentType,
+    /// What must be merged before it begins.
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    /// In the plan always `PENDING`; the live state is kept apart.
+    #[serde(default)]
+    pub status: Status,
+    /// More, as the captain likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// A task, or a place where branches are merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeKind {
+    /// Work on a branch of its own.
+    #[default]
+    Task,
+    /// Merges the branches of what it depends on.
+    #[serde(alias = "Refinery")]
+    Refinery,
+}
+
+/// Who works on a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AgentType {
+    /// 1: does one thing and is gone.
+    Throwaway,
+    /// 2: may start agents of type 1.
+    Worker,
+    /// 3: may start agents of types 1 and 2, and keeps a list of subtasks.
+    SubExecutor,
+    /// Merges branches and judges the plan.
+    Refinery,
+}
+
+impl AgentType {
+    /// The role whose tools it has.
+    #[must_use]
+    pub fn role(self) -> &'static str {
+        match self {
+            Self::Throwaway => "type1",
+            Self::Worker => "type2",
+            Self::SubExecutor => "type3",
+            Self::Refinery => "refinery",
+        }
+    }
+
+    /// Whether an agent in this role may start one of this type.
+    #[must_use]
+    pub fn may_be_started_by(self, role: &str) -> bool {
+        match role {
+            "type2" => self == Self::Throwaway,
+            "type3" => matches!(self, Self::Throwaway | Self::Worker),
+            "refinery" => self != Self::Refinery,
+            "executor" => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for AgentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Throwaway => "1",
+            Self::Worker => "2",
+            Self::SubExecutor => "3",
+            Self::Refinery => "refinery",
+        })
+    }
+}
+
+impl Serialize for AgentType {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Throwaway => to.serialize_u8(1),
+            Self::Worker => to.serialize_u8(2),
+            Self::SubExecutor => to.serialize_u8(3),
+            Self::Refinery => to.serialize_str("refinery"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AgentType {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(from)?;
+        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match word.as_str() {
+            "1" => Ok(Self::Throwaway),
+            "2" => Ok(Self::Worker),
+            "3" => Ok(Self::SubExecutor),
+            "refinery" | "Refinery" => Ok(Self::Refinery),
+            _ => Err(de::Error::custom(format!("an agent type is 1, 2, 3 or \"refinery\", not {value}"))),
+        }
+    }
+}
+
+impl schemars::JsonSchema for AgentType {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AgentType".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "enum": [1, 2, 3, "refinery"] })
+    }
+}
+
+/// Who made the graph, when, and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// When.
+    pub created_at: Timestamp,
+    /// Who: the captain.
+    pub created_by: String,
+    /// Nodes that are tasks.
+    pub total_tasks: usize,
+    /// Nodes that are refineries.
+    pub total_refineries: usize,
+}
+
+/// Something that is wrong with a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Its code.
+    pub code: &'static str,
+    /// What it is, in words.
+    pub text: String,
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.text)
+    }
+}
+
+/// All of it in one error.
+pub(super) fn refused(issues: &[Issue]) -> Error {
+    let lines: Vec<_> = issues.iter().take(20).map(Issue::to_string).collect();
+    let more = issues.len().saturating_sub(20);
+    let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
+    Error::failed(format!("the graph was not accepted:\n{}{more}", lines.join("\n")))
+}
+
+impl Dag {
+    /// Counts its nodes: tasks, refineries.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        let refineries = self.nodes.iter().filter(|node| node.kind == NodeKind::Refinery).count();
+        (self.nodes.len() - refineries, refineries)
+    }
+
+    /// The node of this id.
+    #[must_use]
+    pub fn node(&self, id: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// Everything that is wrong with it; nothing if it can run.
+    #[must_use]
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut ids = HashSet::new();
+        for node in &self.nodes {
+            if !ids.insert(node.id.as_str()) {
+                issues.push(issue("DAG_DUPLICATE_NODE_ID", format!("`{}` stands there twice", node.id)));
+            }
+        }
+        for node in &self.nodes {
+            issues.extend(node.issues(&ids));
+        }
+        let (tasks, refineries) = self.counts();
+        if (self.metadata.total_tasks, self.metadata.total_refineries) != (tasks, refineries) {
+            issues.push(issue(
+                "DAG_METADATA_COUNT_MISMATCH",
+                format!(
+                    "metadata says {} tasks and {} refineries, and there are {tasks} and {refineries}",
+                    self.metadata.total_tasks, self.metadata.total_refineries
+                ),
+            ));
+        }
+        // A way through the graph means something only where every name means one node.
+        let unclear = |it: &Issue| matches!(it.code, "DAG_DUPLICATE_NODE_ID" | "DAG_UNKNOWN_DEPENDENCY");
+        if !issues.iter().any(unclear)
+            && let Some(cycle) = self.cycle()
+        {
+            issues.push(issue("DAG_CYCLE", format!("these wait for each other: {}", cycle.join(" -> "))));
+        }
+        issues
+    }
+
+    /// The nodes in an order in which each comes after what it depends on; of several that could be next, the one that
+    /// stands first in the plan. Nodes on a cycle are left out.
+    #[must_use]
+    pub fn order(&self) -> Vec<&Node> {
+        let place: HashMap<_, _> = self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
+        let mut waits: Vec<usize> = vec![0; self.nodes.len()];
+        let mut leads_to: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate() {
+            for before in node.dependencies.iter().filter_map(|id| place.get(id.as_str())) {
+                waits[at] += 1;
+                leads_to[*before].push(at);
+            }
+        }
+        let mut ready: std::collections::BinaryHeap<_> =
+            (0..self.nodes.len()).filter(|at| waits[*at] == 0).map(std::cmp::Reverse).collect();
+        let mut order = Vec::with_capacity(self.nodes.len());
+        while let Some(std::cmp::Reverse(at)) = ready.pop() {
+            order.push(&self.nodes[at]);
+            for next in &leads_to[at] {
+                waits[*next] -= 1;
+                if waits[*next] == 0 {
+                    ready.push(std::cmp::Reverse(*next));
+                }
+            }
+        }
+        order
+    }
+
+    /// One way round in circles, if there is any: ids, the first one again at the end.
+    fn cycle(&self) -> Option<Vec<String>> {
+        let sorted: HashSet<_> = self.order().into_iter().map(|node| node.id.as_str()).collect();
+        let stuck = |id: &str| !sorted.contains(id);
+        let first = self.nodes.iter().find(|node| stuck(&node.id))?;
+        // Every stuck node waits for a stuck one, so walking back must come round.
+        let by_id: HashMap<_, _> = self.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+        let mut path = vec![first.id.as_str()];
+        let mut seen: HashMap<&str, usize> = [(first.id.as_str(), 0)].into();
+        loop {
+            let last = by_id.get(path.last()?)?;
+            let next = last.dependencies.iter().map(String::as_str).find(|id| stuck(id))?;
+            if let Some(start) = seen.get(next) {
+                let mut cycle: Vec<_> = path[*start..].iter().map(|id| (*id).to_owned()).collect();
+                cycle.push(next.to_owned());
+                cycle.reverse();
+                return Some(cycle);
+            }
+            seen.insert(next, path.len());
+            path.push(next);
+        }
+    }
+
+    /// The graph with its overlays, in the order in which they were applied. Nothing is taken away.
+    pub fn overlaid(&self, overlays: &[Overlay]) -> Result<Self, Vec<Issue>> {
+        let mut order: VecDeque<_> = {
+            let mut all: Vec<_> = overlays.iter().collect();
+            all.sort_by(|a, b| (a.applied_at, &a.cr_id).cmp(&(b.applied_at, &b.cr_id)));
+            let mut seen = HashSet::new();
+            all.into_iter().filter(|it| seen.insert(it.cr_id.as_str())).collect()
+        };
+        let mut dag = self.clone();
+        let mut place: HashMap<String, usize> =
+            dag.nodes.iter().enumerate().map(|(at, node)| (node.id.clone(), at)).collect();
+        let mut issues = Vec::new();
+        while let Some(overlay) = order.pop_front() {
+            for node in &overlay.added_nodes {
+                if place.contains_key(&node.id) {
+                    let text = format!("{} adds `{}`, which exists", overlay.cr_id, node.id);
+                    issues.push(issue("DAG_OVERLAY_NODE_ID_CONFLICT", text));
+                    continue;
+                }
+                place.insert(node.id.clone(), dag.nodes.len());
+                dag.nodes.push(node.clone());
+            }
+            for edge in &overlay.added_edges {
+                match (place.contains_key(&edge.from), place.get(&edge.to)) {
+                    (true, Some(to)) => {
+                        let dependencies = &mut dag.nodes[*to].dependencies;
+                        if !dependencies.contains(&edge.from) {
+                            dependencies.push(edge.from.clone());
+                        }
+                    }
+                    _ => {
+                        let text =
+                            format!("{}: {} -> {} names a task that is not there", overlay.cr_id, edge.from, edge.to);
+                        issues.push(issue("DAG_OVERLAY_UNKNOWN_NODE", text));
+                    }
+                }
+            }
+        }
+        (dag.metadata.total_tasks, dag.metadata.total_refineries) = dag.counts();
+        issues.extend(dag.issues());
+        if issues.is_empty() { Ok(dag) } else { Err(issues) }
+    }
+}
+
+impl Node {
+    fn issues(&self, ids: &HashSet<&str>) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        for before in &self.dependencies {
+            if *before == self.id {
+                issues.push(issue("DAG_SELF_DEPENDENCY", format!("`{}` waits for itself", self.id)));
+            } else if !ids.contains(before.as_str()) {
+                let near = helve_contract::nearest(before, ids.iter().copied());
+                let near = near.first().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+                let text = format!("`{}` waits for `{before}`, which is not in the graph{near}", self.id);
+                issues.push(issue("DAG_UNKNOWN_DEPENDENCY", text));
+            }
+        }
+        if self.kind == NodeKind::Refinery && self.dependencies.is_empty() {
+            let text = format!("the refinery `{}` has nothing to merge; name the tasks it depends on", self.id);
+            issues.push(issue("DAG_EMPTY_REFINERY_DEPENDENCIES", text));
+        }
+        if (self.kind == NodeKind::Refinery) != (self.agent_type == AgentType::Refinery) {
+            let text = format!("`{}`: type refinery and agentType \"refinery\" go together", self.id);
+            issues.push(issue("DAG_AGENT_TYPE_MISMATCH", text));
+        }
+        issues
+    }
+}
+
+fn issue(code: &'static str, text: String) -> Issue {
+    Issue { code, text }
+}
+
+/// What a change request adds to a graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overlay {
+    /// The change request.
+    pub cr_id: String,
+    /// When it was applied.
+    pub applied_at: Timestamp,
+    /// New tasks.
+    #[serde(default)]
+    pub added_nodes: Vec<Node>,
+    /// New dependencies.
+    #[serde(default)]
+    pub added_edges: Vec<Edge>,
+}
+
+/// A dependency: `to` waits for `from`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edge {
+    /// What comes first.
+    pub from: String,
+    /// What waits.
+    pub to: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn dag(nodes: &[(&str, &[&str])]) -> Dag {
+        let nodes: Vec<_> = nodes.iter().map(|(id, before)| node(id, before)).collect();
+        let metadata = Metadata {
+            created_at: Timestamp::UNIX_EPOCH,
+            created_by: "captain".into(),
+            total_tasks: nodes.len(),
+            total_refineries: 0,
+        };
+        Dag { version: 1, run_id: "r".into(), nodes, metadata }
+    }
+
+    fn node(id: &str, before: &[&str]) -> Node {
+        Node {
+            id: id.into(),
+            kind: NodeKind::Task,
+            agent_type: AgentType::Throwaway,
+            dependencies: before.iter().map(|it| (*it).to_owned()).collect(),
+            status: Status::Pending,
+            metadata: None,
+        }
+    }
+
+    fn said(dag: &Dag) -> Vec<String> {
+        dag.issues().iter().map(Issue::to_string).collect()
+    }
+
+    #[test]
+    fn names_one_way_round_in_circles() {
+        let dag = dag(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"])]);
+        assert_eq!(said(&dag), ["DAG_CYCLE: these wait for each other: b -> c -> d -> b"]);
+    }
+
+    #[test]
+    fn says_everything_that_is_wrong() {
+        let mut dag = dag(&[("a", &["a"]), ("a", &["task-x"]), ("m", &[])]);
+        dag.nodes[2].kind = NodeKind::Refinery;
+        assert_eq!(
+            said(&dag),
+            [
+                "DAG_DUPLICATE_NODE_ID: `a` stands there twice",
+                "DAG_SELF_DEPENDENCY: `a` waits for itself",
+                "DAG_UNKNOWN_DEPENDENCY: `a` waits for `task-x`, which is not in the graph",
+                "DAG_EMPTY_REFINERY_DEPENDENCIES: the refinery `m` has nothing to merge; name the tasks it depends on",
+                "DAG_AGENT_TYPE_MISMATCH: `m`: type refinery and agentType \"refinery\" go together",
+                "DAG_METADATA_COUNT_MISMATCH: metadata says 3 tasks and 0 refineries, and there are 2 and 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_overlay_adds_and_never_takes_away() {
+        let base = dag(&[("a", &[]), ("b", &["a"])]);
+        let overlay = Overlay {
+            cr_id: "cr-001".into(),
+            applied_at: Timestamp::UNIX_EPOCH,
+            added_nodes: vec![node("c", &["a"])],
+            added_edges: vec![Edge { from: "c".into(), to: "b".into() }],
+        };
+        let grown = base.overlaid(&[overlay.clone(), overlay]).unwrap();
+        let order: Vec<_> = grown.order().into_iter().map(|node| node.id.as_str()).collect();
+        assert_eq!((order, base.nodes.len()), (vec!["a", "c", "b"], 2));
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_respects_every_dependency(edges in prop::collection::vec((0_usize..30, 0_usize..30), 0..120)) {
+            // Edges from lower to higher numbers make no circle.
+            let nodes: Vec<_> = (0..30).map(|at| {
+                let before: Vec<_> = edges.iter().filter(|(_, to)| *to == at).filter(|(from, to)| from < to).map(|(from, _)| format!("t{from}")).collect();
+                Node { dependencies: before, ..node(&format!("t{at}"), &[]) }
+            }).collect();
+            let mut dag = dag(&[]);
+            dag.nodes = nodes;
+            dag.metadata.total_tasks = 30;
+            prop_assert_eq!(dag.issues(), vec![]);
+            let order = dag.order();
+            prop_assert_eq!(order.len(), 30);
+            for (at, node) in order.iter().enumerate() {
+                for before in &node.dependencies {
+                    prop_assert!(order[..at].iter().any(|it| it.id == *before));
+                }
+            }
+        }
+
+        #[test]
+        fn a_cycle_is_found_exactly_where_there_is_one(edges in prop::collection::vec((0_usize..12, 0_usize..12), 0..40)) {
+            let nodes: Vec<_> = (0..12).map(|at| {
+                let before: Vec<_> = edges.iter().filter(|(from, to)| *to == at && from != to).map(|(from, _)| format!("t{from}")).collect();
+                Node { dependencies: before, ..node(&format!("t{at}"), &[]) }
+            }).collect();
+            let mut dag = dag(&[]);
+            dag.nodes = nodes;
+            dag.metadata.total_tasks = 12;
+            let sorted = dag.order().len() == 12;
+            match dag.cycle() {
+                None => prop_assert!(sorted),
+                Some(path) => {
+                    prop_assert!(!sorted);
+                    prop_assert_eq!(path.first(), path.last());
+                    for pair in path.windows(2) {
+                        prop_assert!(dag.node(&pair[1]).unwrap().dependencies.contains(&pair[0]));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `mark_task_status`: moves a task, where the rules let it go.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    room::{self, Room},
+    status::Status,
+    walkthrough::Walkthrough,
+};
+
+/// Moves a task: PENDING → RUNNING (all it waits for is MERGED) → DONE (with a walkthrough), FAILED or STALE; DONE → MERGE_READY → MERGED; FAILED or STALE → PENDING (next attempt). Anything else is refused; the same state again changes nothing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct MarkTaskStatus {
+    /// Such as "task-001"
+    #[serde(rename = "taskId")]
+    pub task_id: String,
+    /// Where it goes
+    pub status: Status,
+}
+
+impl Tool for MarkTaskStatus {
+    const NAME: &'static str = "mark_task_status";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let task = room::task_id(&self.task_id)?;
+        let dag = room.dag().await?;
+        let now = call.now();
+        if self.status == Status::Done {
+            let node = room.status(&dag).await?.of(task)?.clone();
+            let told = room.bytes(&Walkthrough::place(task, node.current_attempt)).await?.is_some();
+            if node.status == Status::Running && !told {
+                return Err(Error::failed(format!(
+                    "`{task}` has no walkthrough of attempt {}; an agent that ends without one has FAILED",
+                    node.current_attempt
+                )));
+            }
+        }
+        let from = room.move_on(&dag, |status| status.go(&dag, task, self.status, now)).await?;
+        Ok(json!({ "success": true, "previousStatus": from.to_string() }))
+    }
+}

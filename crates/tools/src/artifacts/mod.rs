@@ -1,0 +1,44 @@
+//! The plan of a run and what its agents say about it: specs, tasks, the graph, walkthroughs, change requests.
+
+mod add_subtask;
+mod change;
+mod create_spec;
+mod create_task;
+mod dag;
+mod emit_cr;
+mod emit_walkthrough;
+mod front;
+mod mark_task_status;
+mod read_dag;
+mod read_spec;
+mod read_subtasks;
+mod read_task;
+mod read_walkthrough;
+mod room;
+mod set_dag;
+mod status;
+mod task;
+mod walkthrough;
+
+pub use add_subtask::{AddSubtask, Subtask};
+pub use change::{ChangeRequest, RequestStatus};
+pub use create_spec::CreateSpec;
+pub use create_task::CreateTask;
+pub use dag::{AgentType, Dag, Edge, Issue, Metadata, Node, NodeKind, Overlay};
+pub use emit_cr::EmitCr;
+pub use emit_walkthrough::{EmitWalkthrough, Told};
+pub use front::Document;
+pub use mark_task_status::MarkTaskStatus;
+pub use read_dag::ReadDag;
+pub use read_spec::ReadSpec;
+pub use read_subtasks::ReadSubtasks;
+pub use read_task::ReadTask;
+pub use read_walkthrough::ReadWalkthrough;
+pub use room::{Phase, Room, RunState, RunStatus, name, task_id};
+pub use set_dag::SetDag;
+pub use status::{ATTEMPTS, DagStatus, NodeStatus, Status};
+pub use task::{Complexity, Task};
+pub use walkthrough::{FileChanged, Outcome, TestOutcome, TestRun, Walkthrough};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! `read_spec`: a document of the plan.
+
+use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::room::{self, Room};
+
+/// Reads a spec document of the plan.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ReadSpec {
+    /// A file name such as "api-design.md"
+    pub filename: String,
+}
+
+impl Tool for ReadSpec {
+    const NAME: &'static str = "read_spec";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let name = room::name("spec", &self.filename)?;
+        Ok(json!({ "content": Room::of(call)?.text(&format!("specs/{name}")).await? }))
+    }
+}

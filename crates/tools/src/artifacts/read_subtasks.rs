@@ -1,0 +1,39 @@
+//! `read_subtasks`: the agent's own list.
+
+use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    add_subtask::Subtask,
+    front::{Document, section},
+    room::{self, Room},
+};
+
+/// Reads the subtasks of your task, and how each stands.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ReadSubtasks {}
+
+impl Tool for ReadSubtasks {
+    const NAME: &'static str = "read_subtasks";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let folder = Subtask::folder(room::task_id(room.task()?)?);
+        let mut subtasks = Vec::new();
+        for name in room.names(&folder).await?.iter().filter(|name| name.strip_suffix(".md").is_some()) {
+            let Document { front, body }: Document<Subtask> =
+                Document::parse(&room.text(&format!("{folder}/{name}")).await?, "subtask")?;
+            subtasks.push(json!({
+                "subtaskId": front.id,
+                "title": front.title,
+                "description": section(&body, "Description").unwrap_or_default(),
+                "type": front.kind,
+                "status": front.status,
+            }));
+        }
+        Ok(json!({ "subtasks": subtasks }))
+    }
+}

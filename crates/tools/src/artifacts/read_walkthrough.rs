@@ -1,0 +1,46 @@
+//! `read_walkthrough`: what an agent said about its work.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    room::{self, Room},
+    walkthrough::Walkthrough,
+};
+
+/// Reads the walkthrough of a task: of this attempt, or of the last one that has one.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ReadWalkthrough {
+    /// Such as "task-001"
+    #[serde(rename = "taskId")]
+    pub task_id: String,
+    /// A number; the latest if left out
+    #[serde(rename = "attemptId")]
+    pub attempt_id: Option<String>,
+}
+
+impl Tool for ReadWalkthrough {
+    const NAME: &'static str = "read_walkthrough";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let task = room::task_id(&self.task_id)?;
+        let attempt = match &self.attempt_id {
+            Some(text) => attempt(text)?,
+            None => Walkthrough::latest(&room, task)
+                .await?
+                .ok_or_else(|| Error::failed(format!("no attempt at `{task}` has a walkthrough yet")))?,
+        };
+        Ok(json!({ "content": room.text(&Walkthrough::place(task, attempt)).await? }))
+    }
+}
+
+/// An attempt's number, from its digits.
+pub(super) fn attempt(text: &str) -> Result<u32> {
+    let digits = !text.is_empty() && text.chars().all(|it| it.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| digits && *number > 0);
+    number.ok_or_else(|| Error::failed(format!("Invalid attemptId `{}`; it is a number from 1", text.escape_debug())))
+}

@@ -1,0 +1,347 @@
+//! The folder of a run: `artifacts/<run>/…`. Every change is one atomic write; readers never see half a file.
+
+use helve_contract::{
+    Access, Call, Errand, Error, FileFault, Result, SafePath,
+    jiff::Timestamp,
+    ports::{Expect, Kind, Span},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+
+use super::{
+    dag::{Dag, Overlay, refused},
+    status::DagStatus,
+};
+
+/// The largest artifact that is read.
+const LARGEST: u64 = 16 << 20;
+/// How often a change is tried again when somebody else was faster.
+const TRIES: usize = 50;
+
+/// The artifacts of one run, as one call reaches them.
+pub struct Room<'a> {
+    call: &'a Call,
+    errand: &'a Errand,
+}
+
+impl<'a> Room<'a> {
+    /// The room of the run that a call belongs to.
+    pub fn of(call: &'a Call) -> Result<Self> {
+        let errand = call.errand()?;
+        name("run", &errand.run)?;
+        Ok(Self { call, errand })
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.errand.run
+    }
+
+    /// The task of the agent that calls.
+    pub fn task(&self) -> Result<&str> {
+        self.errand.task.as_deref().ok_or_else(|| Error::failed("this agent works on no task"))
+    }
+
+    /// A path as agents know it: `artifacts/<run>/…`.
+    #[must_use]
+    pub fn shown(&self, inside: &str) -> String {
+        format!("artifacts/{}/{inside}", self.errand.run)
+    }
+
+    fn path(&self, inside: &str, access: Access) -> Result<SafePath> {
+        let root = self.errand.artifacts.roots().first();
+        let root = root.ok_or_else(|| Error::failed("this run has no folder for its artifacts"))?;
+        self.errand.artifacts.at(&root.dir, format!("{}/{inside}", self.errand.run), access)
+    }
+
+    /// The bytes of an artifact; none if it is not there.
+    pub async fn bytes(&self, inside: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path(inside, Access::Read)?;
+        match self.call.host().read(&path, Span::first(LARGEST)).await {
+            Ok(chunk) if chunk.size > LARGEST => {
+                Err(Error::file(self.shown(inside), FileFault::TooLarge { bytes: chunk.size, limit: LARGEST }))
+            }
+            Ok(chunk) => Ok(Some(chunk.bytes)),
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The text of an artifact; an error that says what there is if it is not there.
+    pub async fn text(&self, inside: &str) -> Result<String> {
+        match self.bytes(inside).await? {
+            Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            None => {
+                let folder = inside.rsplit_once('/').map_or("", |(folder, _)| folder);
+                let near = self.names(folder).await?;
+                let near = if near.is_empty() {
+                    "nothing is there yet".into()
+                } else {
+                    format!("there are {}", near.join(", "))
+                };
+                Err(Error::failed(format!("{} does not exist; {near}", self.shown(inside))))
+            }
+        }
+    }
+
+    /// A record; none if it is not there.
+    pub async fn record<T: DeserializeOwned>(&self, inside: &str) -> Result<Option<T>> {
+        let Some(bytes) = self.bytes(inside).await? else { return Ok(None) };
+        let record = serde_json::from_slice(&bytes);
+        record.map(Some).map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))
+    }
+
+    /// Names in a folder, sorted; empty if it is not there.
+    pub async fn names(&self, inside: &str) -> Result<Vec<String>> {
+        let path = self.path(inside, Access::Read)?;
+        match self.call.host().list(&path).await {
+            Ok(items) => Ok(items.into_iter().map(|item| item.name).collect()),
+            Err(Error::File { fault: FileFault::Missing { .. } | FileFault::NotFolder, .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Names of the folders in a folder, sorted.
+    pub async fn folders(&self, inside: &str) -> Result<Vec<String>> {
+        let path = self.path(inside, Access::Read)?;
+        match self.call.host().list(&path).await {
+            Ok(items) => Ok(items.into_iter().filter(|item| item.kind == Kind::Folder).map(|item| item.name).collect()),
+            Err(Error::File { fault: FileFault::Missing { .. } | FileFault::NotFolder, .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps an artifact. Answers its path as agents know it.
+    pub async fn keep(&self, inside: &str, bytes: &[u8], expect: Expect) -> Result<String> {
+        let path = self.path(inside, Access::Write)?;
+        self.call.host().write(&path, bytes, expect).await?;
+        Ok(self.shown(inside))
+    }
+
+    /// Keeps a record, indented, with a newline at its end.
+    pub async fn keep_record<T: Serialize>(&self, inside: &str, record: &T, expect: Expect) -> Result<String> {
+        let mut text = serde_json::to_vec_pretty(record).map_err(|error| Error::Internal(error.into()))?;
+        text.push(b'\n');
+        self.keep(inside, &text, expect).await
+    }
+
+    /// Changes a record that others change too: reads it, changes it, writes it if it is still the same, and begins
+    /// again if it is not. What `change` answers is given back.
+    pub async fn revise<T, R>(
+        &self,
+        inside: &str,
+        first: impl Fn() -> Result<T>,
+        mut change: impl FnMut(&mut T) -> Result<R>,
+    ) -> Result<R>
+    where
+        T: Serialize + DeserializeOwned + PartialEq + Clone,
+    {
+        for _ in 0..TRIES {
+            self.call.still_wanted()?;
+            let old = self.bytes(inside).await?;
+            let (mut record, expect) = match &old {
+                Some(bytes) => {
+                    let record: T = serde_json::from_slice(bytes)
+                        .map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))?;
+                    (record, Expect::Content(Sha256::digest(bytes).into()))
+                }
+                None => (first()?, Expect::Absent),
+            };
+            let before = old.is_some().then(|| record.clone());
+            let answer = change(&mut record)?;
+            if before.as_ref() == Some(&record) {
+                return Ok(answer);
+            }
+            match self.keep_record(inside, &record, expect).await {
+                Ok(_) => return Ok(answer),
+                Err(Error::File { fault: FileFault::Changed | FileFault::Exists, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::failed(format!("{} is changed by others all the time; try again later", self.shown(inside))))
+    }
+
+    /// The plan as it was made.
+    pub async fn base_dag(&self) -> Result<Dag> {
+        let dag = self.record("dag.json").await?;
+        dag.ok_or_else(|| Error::failed("this run has no graph yet; the captain makes one with set_dag"))
+    }
+
+    /// The plan with everything that change requests added.
+    pub async fn dag(&self) -> Result<Dag> {
+        let base = self.base_dag().await?;
+        let mut overlays: Vec<Overlay> = Vec::new();
+        for request in self.folders("change-requests").await? {
+            overlays.extend(self.record(&format!("change-requests/{request}/dag-overlay.json")).await?);
+        }
+        base.overlaid(&overlays).map_err(|issues| refused(&issues))
+    }
+
+    /// Where the tasks stand.
+    pub async fn status(&self, dag: &Dag) -> Result<DagStatus> {
+        let mut status: DagStatus = match self.record("dag-status.json").await? {
+            Some(status) => status,
+            None => DagStatus::new(dag, self.call.now()),
+        };
+        status.adopt(dag);
+        Ok(status)
+    }
+
+    /// Changes where tasks stand.
+    pub async fn move_on<R>(&self, dag: &Dag, mut change: impl FnMut(&mut DagStatus) -> Result<R>) -> Result<R> {
+        let now = self.call.now();
+        self.revise(
+            "dag-status.json",
+            || Ok(DagStatus::new(dag, now)),
+            |status| {
+                status.adopt(dag);
+                change(status)
+            },
+        )
+        .await
+    }
+
+    /// How the run as a whole stands.
+    pub async fn state(&self) -> Result<Option<RunState>> {
+        self.record("run-state.json").await
+    }
+
+    /// Refuses to change the plan once it is executed.
+    pub async fn still_planning(&self) -> Result<()> {
+        match self.state().await? {
+            Some(RunState { status: RunStatus::Planning | RunStatus::PlanReview, .. }) | None => Ok(()),
+            Some(state) => Err(Error::failed(format!(
+                "the plan of run `{}` can no longer be changed, because the run is {}; what is missing is added by a change request",
+                self.errand.run, state.status
+            ))),
+        }
+    }
+}
+
+/// How a run as a whole stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunState {
+    /// The run.
+    pub run_id: String,
+    /// The repository.
+    pub repo_url: String,
+    /// How it stands.
+    pub status: RunStatus,
+    /// When it was begun.
+    pub created_at: Timestamp,
+    /// When it was first executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
+    /// What happens now.
+    pub current_phase: Phase,
+    /// The model.
+    #[serde(default)]
+    pub model: String,
+    /// Tasks in all.
+    #[serde(default)]
+    pub total_tasks: usize,
+    /// Merged.
+    #[serde(default)]
+    pub completed_tasks: usize,
+    /// Given up.
+    #[serde(default)]
+    pub failed_tasks: usize,
+    /// Worked on.
+    #[serde(default)]
+    pub running_tasks: usize,
+    /// Change requests that wait.
+    #[serde(default, rename = "activeCRs")]
+    pub active_crs: Vec<String>,
+    /// The last event.
+    #[serde(default)]
+    pub last_event_id: String,
+    /// Its number.
+    #[serde(default)]
+    pub last_event_seq: u64,
+    /// The branch that everything is merged into.
+    #[serde(default)]
+    pub base_branch: String,
+}
+
+/// How a run stands, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// The captain plans.
+    Planning,
+    /// The plan waits for a person.
+    PlanReview,
+    /// Agents work.
+    Executing,
+    /// Nothing new begins.
+    Paused,
+    /// All is merged.
+    Completed,
+    /// It cannot go on.
+    Failed,
+}
+
+impl std::fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Planning => "planning",
+            Self::PlanReview => "in review",
+            Self::Executing => "executing",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// What happens in a run now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The captain asks the user.
+    CaptainInterview,
+    /// The plan waits for a person.
+    PlanReview,
+    /// Agents work.
+    Execution,
+    /// Nothing new begins.
+    Paused,
+    /// It is over.
+    Completed,
+}
+
+/// Checks a name that becomes a file: no separators, no dots alone, nothing that a person cannot see.
+pub fn name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
+    let bad = name.is_empty()
+        || name.trim() != name
+        || name.len() > 120
+        || matches!(name, "." | "..")
+        || name.starts_with('-')
+        || name.chars().any(|it| matches!(it, '/' | '\\') || it.is_control());
+    if bad {
+        return Err(Error::failed(format!(
+            "`{}` cannot be the name of a {what}: use letters, digits, `.`, `_` and `-`, without folders",
+            name.escape_debug()
+        )));
+    }
+    Ok(name)
+}
+
+/// Checks a task's id: it becomes a branch too.
+pub fn task_id(id: &str) -> Result<&str> {
+    let plain = id.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-'));
+    let odd =
+        id.starts_with(['.', '-']) || id.ends_with('.') || id.strip_suffix(".lock").is_some() || id.contains("..");
+    if id.is_empty() || id.len() > 100 || !plain || odd {
+        let id = id.escape_debug();
+        return Err(Error::failed(format!(
+            "Invalid taskId for branch name: `{id}`; use letters, digits, `.`, `_` and `-`"
+        )));
+    }
+    Ok(id)
+}

@@ -1,0 +1,72 @@
+//! `set_dag`: the whole graph of tasks.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    dag::{Dag, refused},
+    room::{self, Room},
+    status::Status,
+};
+
+/// Writes the graph of tasks: {"nodes": [{"id", "type": "task"|"refinery", "agentType": 1|2|3|"refinery", "dependencies": [ids]}]}. It is checked as a whole; everything wrong is named with its code. Returns its path.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct SetDag {
+    /// The graph
+    pub dag: Map<String, Value>,
+}
+
+impl Tool for SetDag {
+    const NAME: &'static str = "set_dag";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let room = Room::of(call)?;
+        let dag = completed(self.dag, &room, call)?;
+        if dag.run_id != room.run() {
+            return Err(Error::failed(format!("the graph is of run `{}`, and this is `{}`", dag.run_id, room.run())));
+        }
+        for node in &dag.nodes {
+            room::task_id(&node.id)?;
+            if node.status != Status::Pending {
+                return Err(Error::failed(format!(
+                    "`{}` is {} in the plan; every task begins as PENDING",
+                    node.id, node.status
+                )));
+            }
+        }
+        let issues = dag.issues();
+        if !issues.is_empty() {
+            return Err(refused(&issues));
+        }
+        room.still_planning().await?;
+        let path = room.keep_record("dag.json", &dag, Expect::Anything).await?;
+        Ok(json!({ "path": path }))
+    }
+}
+
+/// The graph with what goes without saying: its version, its run, who made it and how many there are.
+fn completed(mut dag: Map<String, Value>, room: &Room<'_>, call: &Call) -> Result<Dag> {
+    let nodes = dag
+        .get("nodes")
+        .and_then(Value::as_array)
+        .ok_or_else(|| Error::argument("dag.nodes", "a list of tasks is missing"))?;
+    let refineries = nodes.iter().filter(|node| node["type"] == "refinery" || node["type"] == "Refinery").count();
+    let counted = (nodes.len() - refineries, refineries);
+    dag.entry("version").or_insert(json!(1));
+    dag.entry("runId").or_insert(json!(room.run()));
+    let metadata = dag.entry("metadata").or_insert_with(|| json!({}));
+    let metadata = metadata.as_object_mut().ok_or_else(|| Error::argument("dag.metadata", "must be an object"))?;
+    metadata.entry("createdAt").or_insert(json!(call.now()));
+    metadata.entry("createdBy").or_insert(json!("captain"));
+    metadata.entry("totalTasks").or_insert(json!(counted.0));
+    metadata.entry("totalRefineries").or_insert(json!(counted.1));
+    let dag: Dag =
+        serde_json::from_value(Value::Object(dag)).map_err(|error| Error::argument("dag", error.to_string()))?;
+    if dag.version != 1 {
+        return Err(Error::argument("dag.version", format!("is {}; this is about version 1", dag.version)));
+    }
+    Ok(dag)
+}

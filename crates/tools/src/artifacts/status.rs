@@ -1,0 +1,284 @@
+//! Where each task stands, and which way it may go.
+
+use std::{collections::BTreeMap, fmt};
+
+use helve_contract::{Error, Result, jiff::Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dag::{Dag, NodeKind};
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// Not begun, or to be begun again.
+    #[default]
+    Pending,
+    /// An agent works on it.
+    Running,
+    /// Its agent has ended and said what it did.
+    Done,
+    /// Its branch can be merged.
+    MergeReady,
+    /// Its branch is merged: the end.
+    Merged,
+    /// Its agent failed.
+    Failed,
+    /// Its agent was not heard of for too long.
+    Stale,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Running, Self::Done, Self::MergeReady, Self::Merged, Self::Failed, Self::Stale];
+
+    /// Where a task may go from here.
+    #[must_use]
+    pub const fn next(self) -> &'static [Self] {
+        match self {
+            Self::Pending => &[Self::Running],
+            Self::Running => &[Self::Done, Self::Failed, Self::Stale],
+            Self::Done => &[Self::MergeReady],
+            Self::MergeReady => &[Self::Merged],
+            Self::Merged => &[],
+            Self::Failed | Self::Stale => &[Self::Pending],
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Done => "DONE",
+            Self::MergeReady => "MERGE_READY",
+            Self::Merged => "MERGED",
+            Self::Failed => "FAILED",
+            Self::Stale => "STALE",
+        })
+    }
+}
+
+/// The live state of a run's tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DagStatus {
+    /// One more with each change.
+    #[serde(default)]
+    pub version: u64,
+    /// The run.
+    pub run_id: String,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// The tasks, by id.
+    pub nodes: BTreeMap<String, NodeStatus>,
+}
+
+/// The live state of one task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// The task.
+    pub task_id: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Which attempt, from 1.
+    pub current_attempt: u32,
+    /// How many attempts there may be.
+    pub max_attempts: u32,
+    /// Who works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_agent: Option<String>,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
+    /// When its agent was last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_at: Option<Timestamp>,
+    /// What went wrong last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// The commit that its branch ended with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+/// Attempts at a task, the first one counted.
+pub const ATTEMPTS: u32 = 4;
+
+impl DagStatus {
+    /// All tasks of a graph as they are before anything has run.
+    #[must_use]
+    pub fn new(dag: &Dag, now: Timestamp) -> Self {
+        let mut status = Self { version: 0, run_id: dag.run_id.clone(), updated_at: now, nodes: BTreeMap::new() };
+        status.adopt(dag);
+        status
+    }
+
+    /// Takes in tasks that the graph has and this has not: those that an overlay added.
+    pub fn adopt(&mut self, dag: &Dag) {
+        for node in &dag.nodes {
+            self.nodes.entry(node.id.clone()).or_insert_with(|| NodeStatus {
+                task_id: node.id.clone(),
+                status: Status::Pending,
+                current_attempt: 1,
+                max_attempts: ATTEMPTS,
+                assigned_agent: None,
+                started_at: None,
+                completed_at: None,
+                heartbeat_at: None,
+                last_error: None,
+                commit: None,
+            });
+        }
+    }
+
+    /// Where a task stands.
+    pub fn of(&self, task: &str) -> Result<&NodeStatus> {
+        self.nodes.get(task).ok_or_else(|| unknown(task, self.nodes.keys().map(String::as_str)))
+    }
+
+    /// What a task still waits for. A task waits until all before it is merged; a refinery only until it can be merged,
+    /// because merging it is what the refinery does.
+    #[must_use]
+    pub fn waits_for<'a>(&self, dag: &'a Dag, task: &str) -> Vec<&'a str> {
+        let Some(node) = dag.node(task) else { return Vec::new() };
+        let enough = |status| match node.kind {
+            NodeKind::Task => status == Status::Merged,
+            NodeKind::Refinery => matches!(status, Status::MergeReady | Status::Merged),
+        };
+        let waiting = |id: &&str| !self.nodes.get(*id).is_some_and(|it| enough(it.status));
+        node.dependencies.iter().map(String::as_str).filter(waiting).collect()
+    }
+
+    /// Moves a task. The same state again changes nothing. Answers where it stood.
+    pub fn go(&mut self, dag: &Dag, task: &str, to: Status, now: Timestamp) -> Result<Status> {
+        let from = self.of(task)?.status;
+        if from == to {
+            return Ok(from);
+        }
+        if !from.next().contains(&to) {
+            let ways: Vec<_> = from.next().iter().map(Status::to_string).collect();
+            let ways = if ways.is_empty() { "nowhere: it is the end".to_owned() } else { ways.join(", ") };
+            return Err(Error::failed(format!(
+                "`{task}` is {from} and cannot become {to}; from {from} it may go to {ways}"
+            )));
+        }
+        if to == Status::Running {
+            let waits = self.waits_for(dag, task);
+            if !waits.is_empty() {
+                let refinery = dag.node(task).is_some_and(|it| it.kind == NodeKind::Refinery);
+                let word = if refinery { Status::MergeReady } else { Status::Merged };
+                let text = format!("`{task}` cannot run yet: {} must be {word} before", waits.join(", "));
+                return Err(Error::failed(text));
+            }
+        }
+        let node = self.nodes.get_mut(task).ok_or_else(|| unknown(task, []))?;
+        match to {
+            Status::Pending if node.current_attempt >= node.max_attempts => {
+                return Err(Error::failed(format!(
+                    "`{task}` has used all of its {} attempts and stays {from}",
+                    node.max_attempts
+                )));
+            }
+            Status::Pending => {
+                node.current_attempt += 1;
+                (node.assigned_agent, node.started_at, node.completed_at) = (None, None, None);
+                (node.heartbeat_at, node.commit) = (None, None);
+            }
+            Status::Running => (node.started_at, node.heartbeat_at) = (Some(now), Some(now)),
+            Status::Done | Status::Failed | Status::Stale | Status::Merged => node.completed_at = Some(now),
+            Status::MergeReady => {}
+        }
+        node.status = to;
+        self.version += 1;
+        self.updated_at = now;
+        Ok(from)
+    }
+}
+
+fn unknown<'a>(task: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let near = helve_contract::nearest(task, known);
+    let near = near.first().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+    Error::failed(format!("there is no task `{task}` in this run{near}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::artifacts::dag::{AgentType, Metadata, Node};
+
+    fn dag() -> Dag {
+        let node = |id: &str, before: &[&str]| Node {
+            id: id.into(),
+            kind: NodeKind::Task,
+            agent_type: AgentType::Worker,
+            dependencies: before.iter().map(|it| (*it).to_owned()).collect(),
+            status: Status::Pending,
+            metadata: None,
+        };
+        let metadata = Metadata {
+            created_at: Timestamp::UNIX_EPOCH,
+            created_by: "captain".into(),
+            total_tasks: 2,
+            total_refineries: 0,
+        };
+        Dag { version: 1, run_id: "r".into(), nodes: vec![node("a", &[]), node("b", &["a"])], metadata }
+    }
+
+    #[test]
+    fn a_task_waits_until_all_before_it_is_merged() {
+        let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
+        let mut status = DagStatus::new(&dag, now);
+        let said = status.go(&dag, "b", Status::Running, now).unwrap_err().to_string();
+        assert_eq!(said, "`b` cannot run yet: a must be MERGED before");
+        for to in [Status::Running, Status::Done, Status::MergeReady, Status::Merged] {
+            status.go(&dag, "a", to, now).unwrap();
+        }
+        assert_eq!(status.go(&dag, "b", Status::Running, now).unwrap(), Status::Pending);
+    }
+
+    #[test]
+    fn a_failed_task_is_tried_again_until_its_attempts_are_used() {
+        let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
+        let mut status = DagStatus::new(&dag, now);
+        for _ in 1..ATTEMPTS {
+            status.go(&dag, "a", Status::Running, now).unwrap();
+            status.go(&dag, "a", Status::Failed, now).unwrap();
+            status.go(&dag, "a", Status::Pending, now).unwrap();
+        }
+        status.go(&dag, "a", Status::Running, now).unwrap();
+        status.go(&dag, "a", Status::Stale, now).unwrap();
+        let said = status.go(&dag, "a", Status::Pending, now).unwrap_err().to_string();
+        assert_eq!(said, "`a` has used all of its 4 attempts and stays STALE");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_the_listed_steps_ever_happens(steps in prop::collection::vec(0_usize..7, 0..60)) {
+            let (dag, now) = (dag(), Timestamp::UNIX_EPOCH);
+            let mut status = DagStatus::new(&dag, now);
+            for to in steps.into_iter().map(|at| Status::ALL[at]) {
+                let before = status.clone();
+                let from = before.nodes["a"].status;
+                match status.go(&dag, "a", to, now) {
+                    Ok(said) if from == to => prop_assert_eq!((said, &status), (from, &before)),
+                    Ok(said) => {
+                        prop_assert_eq!(said, from);
+                        prop_assert!(from.next().contains(&to));
+                        prop_assert_eq!(status.version, before.version + 1);
+                    }
+                    Err(_) => prop_assert_eq!(&status, &before),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A task document: what its front matter and its body must have.
+
+use helve_contract::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    dag::AgentType,
+    front::{Document, lacking},
+    room,
+    status::Status,
+};
+
+/// The headings that a task's body has.
+const HEADINGS: [&str; 3] = ["Description", "Context", "Instructions"];
+
+/// What a task's front matter says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The same as the node's id in the graph.
+    pub id: String,
+    /// In a line.
+    pub title: String,
+    /// Who works on it.
+    #[serde(rename = "type")]
+    pub kind: AgentType,
+    /// What must be merged before; the graph says the same.
+    pub dependencies: Vec<String>,
+    /// When it is good.
+    pub acceptance_criteria: Vec<String>,
+    /// How much work it is.
+    pub estimated_complexity: Complexity,
+    /// In the plan always `PENDING`.
+    #[serde(default)]
+    pub status: Status,
+    /// The branch, once there is one.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// The attempt, once there is one.
+    #[serde(default, rename = "attemptId")]
+    pub attempt_id: Option<Value>,
+    /// More, as the captain likes.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// How much work a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Complexity {
+    /// Little.
+    Small,
+    /// Some.
+    Medium,
+    /// Much.
+    Large,
+}
+
+impl Task {
+    /// Reads and checks a task document.
+    pub fn parse(text: &str) -> Result<Document<Self>> {
+        let fields: Document<Map<String, Value>> = Document::parse(text, "task")?;
+        let missing: Vec<_> = ["id", "title", "type", "dependencies", "acceptance_criteria", "estimated_complexity"]
+            .into_iter()
+            .filter(|field| !fields.front.contains_key(*field))
+            .map(|field| format!("missing required field {field}"))
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::failed(format!("Invalid task frontmatter: {}", missing.join("; "))));
+        }
+        let front: Self = serde_json::from_value(Value::Object(fields.front))
+            .map_err(|error| Error::failed(format!("Invalid task frontmatter: {error}")))?;
+        room::task_id(&front.id)?;
+        if front.title.trim().is_empty() {
+            return Err(Error::failed("Invalid task frontmatter: title is empty"));
+        }
+        let lacking = lacking(&fields.body, &HEADINGS);
+        if !lacking.is_empty() {
+            let lacking: Vec<_> = lacking.iter().map(|it| format!("`## {it}`")).collect();
+            return Err(Error::failed(format!("the task's body lacks the heading {}", lacking.join(", "))));
+        }
+        Ok(Document { front, body: fields.body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "---\nid: task-001\ntitle: Parser\ntype: \"2\"\ndependencies: []\nacceptance_criteria:\n  - it parses\nestimated_complexity: small\nspec: a.md\n---\n## Description\nx\n## Context\ny\n## Instructions\nz\n";
+
+    #[test]
+    fn keeps_fields_it_does_not_know() {
+        let task = Task::parse(GOOD).unwrap().front;
+        assert_eq!((task.kind, task.more["spec"].as_str()), (AgentType::Worker, Some("a.md")));
+    }
+
+    #[test]
+    fn names_every_field_that_is_missing() {
+        let said = Task::parse("---\nid: a\ntitle: b\n---\n").unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "Invalid task frontmatter: missing required field type; missing required field dependencies; missing required field acceptance_criteria; missing required field estimated_complexity"
+        );
+    }
+
+    #[test]
+    fn wants_the_headings() {
+        let said = Task::parse(&GOOD.replace("## Context", "### Context")).unwrap_err().to_string();
+        assert_eq!(said, "the task's body lacks the heading `## Context`");
+    }
+}

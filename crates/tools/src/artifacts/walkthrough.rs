@@ -1,0 +1,115 @@
+//! A walkthrough: what an agent did, what it is unsure of, what comes next.
+
+use helve_contract::{Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    front::{Document, lacking},
+    room::Room,
+};
+
+/// The sections of a walkthrough, in this order.
+pub(super) const SECTIONS: [&str; 4] = ["Summary", "Approach", "Issues Encountered", "Testing"];
+
+/// What a walkthrough's front matter says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Walkthrough {
+    /// The task.
+    pub task_id: String,
+    /// The branch with the work.
+    pub branch: String,
+    /// What the branch came from.
+    pub base_ref: String,
+    /// How it went.
+    pub status: Outcome,
+    /// How sure the agent is, from 0 to 1.
+    pub confidence: f64,
+    /// Minutes.
+    pub time_spent_minutes: u64,
+    /// What changed, and why.
+    pub files_changed: Vec<FileChanged>,
+    /// What was tested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<TestRun>,
+    /// What may go wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub risks: Vec<String>,
+    /// What should be done next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followups: Vec<String>,
+}
+
+/// How a task went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All of it is done.
+    Completed,
+    /// None of it is.
+    Failed,
+    /// Some of it is.
+    Partial,
+}
+
+/// A file that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileChanged {
+    /// In the repository
+    pub path: String,
+    /// Why it changed
+    pub reason: String,
+}
+
+/// A test that was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestRun {
+    /// Its name
+    pub name: String,
+    /// How it went
+    pub result: TestOutcome,
+}
+
+/// How a test went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TestOutcome {
+    /// It passed.
+    Pass,
+    /// It failed.
+    Fail,
+    /// It was left out.
+    Skip,
+    /// It could not run.
+    Error,
+}
+
+impl Walkthrough {
+    /// Reads and checks a walkthrough.
+    pub fn parse(text: &str) -> Result<Document<Self>> {
+        let document: Document<Self> = Document::parse(text, "walkthrough")?;
+        let lacking = lacking(&document.body, &SECTIONS);
+        if !lacking.is_empty() {
+            return Err(Error::failed(format!("the walkthrough lacks the section {}", lacking.join(", "))));
+        }
+        Ok(document)
+    }
+
+    /// Where a walkthrough is kept.
+    #[must_use]
+    pub fn place(task: &str, attempt: u32) -> String {
+        format!("{task}/{attempt}/walkthrough.md")
+    }
+
+    /// The last attempt at a task that has one.
+    pub async fn latest(room: &Room<'_>, task: &str) -> Result<Option<u32>> {
+        let mut attempts: Vec<u32> = room.folders(task).await?.iter().filter_map(|it| it.parse().ok()).collect();
+        attempts.sort_unstable();
+        for attempt in attempts.into_iter().rev() {
+            if room.bytes(&Self::place(task, attempt)).await?.is_some() {
+                return Ok(Some(attempt));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,106 @@
+//! `fix_conflict`: an agent decides what a merge could not.
+
+use helve_contract::{
+    Access, Call, Effects, Error, FileFault, Result, Tool,
+    ports::{AgentOrder, AgentState, Span},
+    schemars,
+    schemars::JsonSchema,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::program::{Git, branch_name};
+
+/// Starts an agent that resolves the conflicts of an open merge in these files, checks that no conflict markers are left, and commits the merge. Returns success and agentId.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct FixConflict {
+    /// Files with conflict markers
+    #[serde(rename = "conflictFiles")]
+    pub conflict_files: Vec<String>,
+    /// What was merged
+    #[serde(rename = "sourceBranch")]
+    pub source_branch: String,
+    /// Into what
+    #[serde(rename = "targetBranch")]
+    pub target_branch: String,
+}
+
+/// The largest file that is looked through for markers.
+const LARGEST: u64 = 32 << 20;
+
+impl Tool for FixConflict {
+    const NAME: &'static str = "fix_conflict";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::SPAWNS);
+    const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3600);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let (source, target) = (branch_name(&self.source_branch)?, branch_name(&self.target_branch)?);
+        let git = Git::of(call).await?;
+        let open = git.conflicts().await?;
+        if let Some(strange) = self.conflict_files.iter().find(|file| !open.contains(file)) {
+            let open = if open.is_empty() {
+                "no merge is open".into()
+            } else {
+                format!("conflicts are in {}", open.join(", "))
+            };
+            return Err(Error::failed(format!("`{strange}` has no conflict; {open}")));
+        }
+        if self.conflict_files.is_empty() {
+            return Err(Error::argument("conflictFiles", "must name at least one file"));
+        }
+        let order = AgentOrder {
+            kind: Some("type1".into()),
+            title: format!("resolve conflicts of {source}"),
+            prompt: prompt(&self.conflict_files, source, target),
+            more: json!({ "conflict": { "files": self.conflict_files, "source": source, "target": target } }),
+            ..AgentOrder::default()
+        };
+        let report = call.agents().start(call, order).await?;
+        if report.state != AgentState::Done {
+            return Ok(
+                json!({ "success": false, "agentId": report.id, "error": format!("the agent ended as {:?}", report.state) }),
+            );
+        }
+        let left = marked(call, &self.conflict_files).await?;
+        if !left.is_empty() {
+            return Ok(json!({ "success": false, "agentId": report.id, "conflicts": left }));
+        }
+        for file in &self.conflict_files {
+            git.must(&["add", "--all", "--", file]).await?;
+        }
+        if git.is_merging().await? && git.conflicts().await?.is_empty() {
+            git.must(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
+        }
+        Ok(json!({ "success": true, "agentId": report.id }))
+    }
+}
+
+fn prompt(files: &[String], source: &str, target: &str) -> String {
+    format!(
+        "Merging the branch {source} into {target} left conflicts in these files:\n{}\n\nEach conflict stands between the lines <<<<<<<, ======= and >>>>>>>. Read each file, keep what both sides meant, and take the markers out. Change nothing else, and do not commit.",
+        files.iter().map(|file| format!("- {file}")).collect::<Vec<_>>().join("\n")
+    )
+}
+
+/// The files that still have conflict markers at the beginning of a line.
+async fn marked(call: &Call, files: &[String]) -> Result<Vec<String>> {
+    let top = call.session.workspace.top(Access::Read)?;
+    let mut left = Vec::new();
+    for file in files {
+        let path = top.beside(file, Access::Read)?;
+        match call.host().read(&path, Span::first(LARGEST)).await {
+            Ok(chunk) => {
+                let text = String::from_utf8_lossy(&chunk.bytes);
+                let marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
+                if text.lines().any(marker) {
+                    left.push(file.clone());
+                }
+            }
+            // The agent may have decided that the file goes.
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(left)
+}

@@ -1,0 +1,97 @@
+//! `merge_branches`: branches into one, in order, until one does not fit.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::program::{Git, branch_name};
+
+/// Merges branches into a target branch, in order. At the first conflict it stops with success false and the files; the merge stays open, so that they can be fixed and committed. Merging again what is merged changes nothing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct MergeBranches {
+    /// What to merge, in this order
+    #[serde(rename = "sourceBranches")]
+    pub source_branches: Vec<String>,
+    /// Where to; made from the base if it does not exist
+    #[serde(rename = "targetBranch")]
+    pub target_branch: String,
+    /// Undo the merge at a conflict instead of leaving it open
+    #[serde(default)]
+    pub abort: bool,
+}
+
+impl Tool for MergeBranches {
+    const NAME: &'static str = "merge_branches";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let target = branch_name(&self.target_branch)?;
+        for name in &self.source_branches {
+            branch_name(name)?;
+        }
+        let git = Git::of(call).await?;
+        for name in &self.source_branches {
+            if git.branch(name).await?.is_none() {
+                return Err(Error::failed(format!("there is no branch `{name}`; nothing was merged")));
+            }
+        }
+        if git.is_merging().await? {
+            let files = git.conflicts().await?;
+            if !files.is_empty() {
+                return Err(Error::failed(format!(
+                    "a merge is still open with conflicts in {}; fix them and commit, then merge the rest",
+                    files.join(", ")
+                )));
+            }
+            git.must(&["commit", "--no-edit", "--quiet", "--no-verify"]).await?;
+        }
+        check_out(call, &git, target).await?;
+
+        for name in &self.source_branches {
+            let said = git
+                .run(&["merge", "--no-edit", "--quiet", "--no-verify", "--no-stat", &format!("refs/heads/{name}")])
+                .await?;
+            if said.code == 0 {
+                continue;
+            }
+            let conflicts = git.conflicts().await?;
+            if conflicts.is_empty() {
+                // Not a conflict: a file in the way, unrelated histories.
+                _ = git.run(&["merge", "--abort"]).await;
+                return Err(Error::failed(format!("`{name}` could not be merged: {}", said.err.trim())));
+            }
+            if self.abort {
+                git.must(&["merge", "--abort"]).await?;
+            }
+            return Ok(json!({ "success": false, "conflicts": conflicts, "branch": name }));
+        }
+        Ok(json!({ "success": true }))
+    }
+}
+
+/// Makes the target the branch that is checked out. Work that is not committed is never touched.
+async fn check_out(call: &Call, git: &Git<'_>, target: &str) -> Result<()> {
+    let head = git.head().await?;
+    if head.as_deref() == Some(target) {
+        return Ok(());
+    }
+    let changed = git.changed().await?;
+    if !changed.is_empty() {
+        return Err(Error::failed(format!(
+            "`{target}` cannot be checked out, because {} changed and is not committed; commit first",
+            changed.join(", ")
+        )));
+    }
+    if git.branch(target).await?.is_some() {
+        git.must(&["checkout", "--quiet", "--no-guess", target, "--"]).await?;
+        return Ok(());
+    }
+    let base = call.session.errand.as_ref().map(|errand| errand.base.as_str()).filter(|base| !base.is_empty());
+    let base = base.unwrap_or("HEAD");
+    if base != "HEAD" {
+        branch_name(base)?;
+    }
+    git.must(&["checkout", "--quiet", "--no-track", "-b", target, base, "--"]).await?;
+    Ok(())
+}

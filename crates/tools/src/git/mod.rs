@@ -1,0 +1,15 @@
+//! Branches of a run: made, merged, mended and tested.
+
+mod fix_conflict;
+mod merge_branches;
+mod prepare_branch;
+mod program;
+mod reports;
+mod run_tests;
+
+pub use fix_conflict::FixConflict;
+pub use merge_branches::MergeBranches;
+pub use prepare_branch::PrepareBranch;
+pub use program::{Git, Said, branch_name};
+pub use reports::Case;
+pub use run_tests::{RunTests, Tested};

@@ -1,0 +1,137 @@
+//! `prepare_branch`: the branch of a task, with everything in it that the task rests on.
+
+use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::program::{Git, Said, branch_name};
+use crate::artifacts::{NodeKind, Room, Status, task_id};
+
+/// Makes the branch forge/<taskId>/<attemptId> from the base, with the branches of all dependencies merged in. A conflict makes nothing and names the files. Returns branch, baseRef and mergedDeps.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct PrepareBranch {
+    /// Such as "task-001"
+    #[serde(rename = "taskId")]
+    pub task_id: String,
+    /// From 1
+    #[serde(rename = "attemptId")]
+    #[schemars(range(min = 1))]
+    pub attempt_id: u32,
+}
+
+impl Tool for PrepareBranch {
+    const NAME: &'static str = "prepare_branch";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Value;
+
+    async fn run(self, call: &Call) -> Result<Value> {
+        let task = task_id(&self.task_id)?;
+        if self.attempt_id == 0 {
+            return Err(Error::failed("Invalid attemptId `0`; it is a number from 1"));
+        }
+        let branch = format!("forge/{task}/{}", self.attempt_id);
+        let git = Git::of(call).await?;
+        let base = base(call, &git).await?;
+        let start = git.commit(&base).await?;
+        let start =
+            start.ok_or_else(|| Error::failed(format!("the base `{base}` does not exist; commit something to it")))?;
+        let wanted = dependencies(call, task).await?;
+
+        // The merges happen in git's store of objects alone: nobody's work tree is touched, and a conflict leaves nothing.
+        let mut tip = start;
+        let mut merged = Vec::new();
+        for name in wanted {
+            let Some(theirs) = git.branch(&name).await? else {
+                return Err(Error::failed(format!("the branch `{name}` that `{task}` depends on does not exist")));
+            };
+            tip = joined(&git, &tip, &theirs, &name, &branch).await?;
+            merged.push(name);
+        }
+        if let Some(there) = git.branch(&branch).await? {
+            // Made before, perhaps by a process that ended right after: with work on it, it is good as it is.
+            if !git.is_ancestor(&tip, &there).await? && !same_tree(&git, &tip, &there).await? {
+                return Err(Error::failed(format!(
+                    "the branch `{branch}` exists and holds something else; take the next attempt"
+                )));
+            }
+        } else {
+            git.must(&["update-ref", "--create-reflog", &format!("refs/heads/{branch}"), &tip, ""]).await?;
+        }
+        let mut told = json!({ "branch": branch, "baseRef": base });
+        if !merged.is_empty() {
+            told["mergedDeps"] = merged.into();
+        }
+        Ok(told)
+    }
+}
+
+/// What branches begin from: what the run says, or the branch that is checked out.
+async fn base(call: &Call, git: &Git<'_>) -> Result<String> {
+    if let Some(errand) = &call.session.errand
+        && !errand.base.is_empty()
+    {
+        return Ok(branch_name(&errand.base)?.to_owned());
+    }
+    Ok(git.head().await?.unwrap_or_else(|| "HEAD".to_owned()))
+}
+
+/// The branches that a task rests on: of each dependency, the attempt that was merged, in the order of the plan.
+async fn dependencies(call: &Call, task: &str) -> Result<Vec<String>> {
+    if call.session.errand.is_none() {
+        return Ok(Vec::new());
+    }
+    let room = Room::of(call)?;
+    let dag = room.dag().await?;
+    let node = dag.node(task).ok_or_else(|| Error::failed(format!("there is no task `{task}` in this run")))?;
+    if node.kind == NodeKind::Refinery {
+        // It merges them itself, and may have conflicts to decide.
+        return Ok(Vec::new());
+    }
+    let status = room.status(&dag).await?;
+    let mut branches = Vec::new();
+    for id in &node.dependencies {
+        let state = status.of(id)?;
+        if !matches!(state.status, Status::MergeReady | Status::Merged) {
+            return Err(Error::failed(format!(
+                "`{task}` depends on `{id}`, which is {}; it must be merged first",
+                state.status
+            )));
+        }
+        branches.push(format!("forge/{id}/{}", state.current_attempt));
+    }
+    Ok(branches)
+}
+
+/// Both histories in one commit.
+async fn joined(git: &Git<'_>, ours: &str, theirs: &str, name: &str, branch: &str) -> Result<String> {
+    if git.is_ancestor(theirs, ours).await? {
+        return Ok(ours.to_owned());
+    }
+    if git.is_ancestor(ours, theirs).await? {
+        return Ok(theirs.to_owned());
+    }
+    let Said { code, out, err } =
+        git.run(&["merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs]).await?;
+    let mut lines = out.lines();
+    let tree = lines.next().unwrap_or_default().to_owned();
+    match code {
+        0 => {
+            let message = format!("Merge branch '{name}' into {branch}");
+            git.must(&["commit-tree", &tree, "-p", ours, "-p", theirs, "-m", &message]).await
+        }
+        1 => {
+            let files: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+            Err(Error::failed(format!(
+                "merging `{name}` into `{branch}` conflicts in {}; nothing was made",
+                files.join(", ")
+            )))
+        }
+        _ => Err(Error::failed(format!("git merge-tree failed: {}", err.trim()))),
+    }
+}
+
+async fn same_tree(git: &Git<'_>, one: &str, other: &str) -> Result<bool> {
+    let trees = git.must(&["rev-parse", &format!("{one}^{{tree}}"), &format!("{other}^{{tree}}")]).await?;
+    let mut trees = trees.lines();
+    Ok(trees.next() == trees.next())
+}

@@ -1,0 +1,169 @@
+//! `run_tests`: the project's tests, found by what lies in the folder, told by name.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Access, Call, Effects, Error, Keep, Reply, Result, Tool, ports::Span, schemars, schemars::JsonSchema,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reports::{self, Case};
+use crate::shell::{Run, RunOut};
+
+/// Runs the project's tests in the sandbox. Without a command it is found by what lies in the folder (cargo, npm, pnpm, yarn, pytest, go, gradle, mvn, make, just). Returns passed, output and each test's result.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct RunTests {
+    /// Instead of the one that is found
+    pub command: Option<String>,
+}
+
+/// How the tests went.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    /// The command that ran.
+    pub command: String,
+    /// Whether all is well.
+    pub passed: bool,
+    /// What it printed.
+    pub output: String,
+    /// The tests, by name.
+    pub cases: Vec<Case>,
+    run: RunOut,
+}
+
+/// How long tests may take.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+impl Tool for RunTests {
+    const NAME: &'static str = "run_tests";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const TIMEOUT: Duration = Duration::MAX;
+    type Output = Tested;
+
+    async fn run(self, call: &Call) -> Result<Tested> {
+        let (command, runner) = match self.command.filter(|it| !it.trim().is_empty()) {
+            Some(command) => (command, Runner::Unknown),
+            None => found(call).await?,
+        };
+        let run = Run {
+            script: command.clone(),
+            timeout: Some(PATIENCE),
+            description: Some("tests".into()),
+            keep: Keep::Tail,
+            ..Run::default()
+        };
+        let run = run.run(call).await?;
+        let (output, cases) = match runner {
+            Runner::Go => reports::go(&run.stdout, &run.stderr),
+            Runner::Unknown => (run.merged.clone(), reports::any(&run.merged)),
+        };
+        let passed = run.exit == Some(0) && !run.timed_out && !run.cancelled && cases.iter().all(|case| case.passed);
+        Ok(Tested { command, passed, output, cases, run })
+    }
+}
+
+impl From<Tested> for Reply {
+    fn from(it: Tested) -> Self {
+        let results: Vec<Value> = it
+            .cases
+            .iter()
+            .map(|case| json!({ "name": case.name, "result": if case.passed { "pass" } else { "fail" } }))
+            .collect();
+        let mut data =
+            json!({ "passed": it.passed, "output": it.output, "testResults": results, "command": it.command });
+        if it.run.timed_out {
+            data["timedOut"] = true.into();
+        }
+        let whole = it.run.streams();
+        Self { text: data.to_string(), data: Some(data), ..whole }
+    }
+}
+
+/// Whose words are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runner {
+    /// A stream of JSON events.
+    Go,
+    /// Whoever it is: the lines say it.
+    Unknown,
+}
+
+/// The command for what lies in the folder.
+async fn found(call: &Call) -> Result<(String, Runner)> {
+    let top = call.session.workspace.top(Access::Read)?;
+    let names: Vec<String> = call.host().list(&top).await?.into_iter().map(|item| item.name).collect();
+    let has = |name: &str| names.iter().any(|it| it == name);
+    let plain = |command: &str| Ok((command.to_owned(), Runner::Unknown));
+    if has("Cargo.toml") {
+        return plain("cargo test --no-fail-fast");
+    }
+    if has("go.mod") {
+        return Ok(("go test -json ./...".into(), Runner::Go));
+    }
+    if has("package.json") && has_test_script(&text(call, "package.json").await) {
+        return plain(match (has("pnpm-lock.yaml"), has("yarn.lock")) {
+            (true, _) => "pnpm test",
+            (_, true) => "yarn test",
+            _ => "npm test",
+        });
+    }
+    let python =
+        ["pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "setup.py", "conftest.py"].into_iter().any(has)
+            || names.iter().any(|it| it.starts_with("test_") && it.strip_suffix(".py").is_some());
+    if python {
+        let program = if has(".venv") { ".venv/bin/python" } else { "python3" };
+        return plain(&format!("{program} -m pytest -rA -p no:cacheprovider"));
+    }
+    if has("gradlew") {
+        return plain("./gradlew test --console=plain");
+    }
+    if has("build.gradle") || has("build.gradle.kts") {
+        return plain("gradle test --console=plain");
+    }
+    if has("pom.xml") {
+        return plain("mvn -B test");
+    }
+    for (file, command) in
+        [("Makefile", "make test"), ("makefile", "make test"), ("justfile", "just test"), ("Justfile", "just test")]
+    {
+        if has(file) && text(call, file).await.lines().any(is_test_rule) {
+            return plain(command);
+        }
+    }
+    Err(Error::failed(
+        "no tests were found by Cargo.toml, go.mod, package.json, pytest, gradle, maven, make or just; give a command",
+    ))
+}
+
+fn is_test_rule(line: &str) -> bool {
+    line.strip_prefix("test").is_some_and(|rest| {
+        rest.trim_start_matches(|it: char| it != ':').starts_with(':')
+            && !rest.starts_with(|it: char| it.is_alphanumeric() || it == '_' || it == '-')
+    })
+}
+
+fn has_test_script(package: &str) -> bool {
+    let package: Value = serde_json::from_str(package).unwrap_or_default();
+    package["scripts"]["test"].as_str().is_some_and(|it| !it.contains("no test specified"))
+}
+
+/// The beginning of a file at the top; empty if it cannot be read.
+async fn text(call: &Call, name: &str) -> String {
+    let read = async {
+        let path = call.session.workspace.top(Access::Read)?.beside(name, Access::Read)?;
+        call.host().read(&path, Span::first(1 << 20)).await
+    };
+    read.await.map(|chunk| String::from_utf8_lossy(&chunk.bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_named_test_is_one() {
+        let rules = ["test:", "test: build", "test *args:", "tests:", "test-all: x", "testing"];
+        assert_eq!(rules.map(is_test_rule), [true, true, true, false, false, false]);
+    }
+}

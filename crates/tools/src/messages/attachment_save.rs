@@ -1,0 +1,93 @@
+//! `attachment_save`: a file that the user sent along, into the workspace.
+
+use helve_contract::{
+    Call, Effects, Error, FileFault, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    serde_json::json,
+};
+use serde::Deserialize;
+
+/// The largest file that is saved.
+const LIMIT: u64 = 50 << 20;
+
+/// Saves a file that the user sent with this turn.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachmentSave {
+    /// Which, counted from 0.
+    pub index: usize,
+    /// Where to.
+    pub path: String,
+    /// Replace a file that is there.
+    #[serde(default)]
+    pub overwrite: bool,
+}
+
+/// A file that was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Where it is.
+    pub path: String,
+    /// Its type.
+    pub mime: String,
+    /// Its size.
+    pub bytes: usize,
+    /// Which one it was.
+    pub index: usize,
+}
+
+impl Tool for AttachmentSave {
+    const NAME: &'static str = "attachment_save";
+    const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    type Output = Saved;
+
+    async fn run(self, call: &Call) -> Result<Saved> {
+        let path = call.writable(&self.path)?;
+        let Some(file) = call.channels().attachment(call, self.index).await? else {
+            return Err(self.missing(call).await?);
+        };
+        let size = file.bytes.len() as u64;
+        if size > LIMIT {
+            return Err(Error::file(&path, FileFault::TooLarge { bytes: size, limit: LIMIT }));
+        }
+        let expect = if self.overwrite { Expect::Anything } else { Expect::Absent };
+        match call.host().write(&path, &file.bytes, expect).await {
+            Ok(_) => {}
+            Err(Error::File { fault: FileFault::Exists, .. }) => {
+                return Err(Error::failed(format!(
+                    "{path} already exists and was left as it is; choose another name, or say that it is to be overwritten"
+                )));
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(Saved { path: path.to_string(), mime: file.mime, bytes: file.bytes.len(), index: self.index })
+    }
+}
+
+impl AttachmentSave {
+    /// Says how many there are.
+    async fn missing(&self, call: &Call) -> Result<Error> {
+        let mut count = 0;
+        while count < 64 && call.channels().attachment(call, count).await?.is_some() {
+            count += 1;
+        }
+        Ok(Error::failed(match count {
+            0 => "the user sent no files with this turn; ask for the file".to_owned(),
+            1 => format!("there is no attachment {}; the user sent one, number 0", self.index),
+            count => {
+                format!("there is no attachment {}; the user sent {count}, numbers 0 to {}", self.index, count - 1)
+            }
+        }))
+    }
+}
+
+impl From<Saved> for Reply {
+    fn from(saved: Saved) -> Self {
+        Self::json(json!({
+            "saved": true,
+            "path": saved.path,
+            "mime_type": saved.mime,
+            "bytes_written": saved.bytes,
+            "source_index": saved.index,
+        }))
+    }
+}

@@ -1,0 +1,39 @@
+//! `message`: words to somebody outside.
+
+use helve_contract::{Call, Effects, Reply, Result, Tool, ports::Address, schemars, schemars::JsonSchema};
+use serde::Deserialize;
+
+/// Sends a message to somebody outside, over a channel that the operator set up.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// Who, as channel:address, such as signal:+15551234567.
+    pub to: String,
+    /// What.
+    pub content: String,
+}
+
+/// Where a message went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Who it was for.
+    pub to: String,
+}
+
+impl Tool for Message {
+    const NAME: &'static str = "message";
+    const EFFECTS: Effects = Effects::NETWORK;
+    type Output = Sent;
+
+    async fn run(self, call: &Call) -> Result<Sent> {
+        let to = Address::parse(&self.to)?;
+        call.channels().send(call, &to, &self.content).await?;
+        Ok(Sent { to: format!("{}:{}", to.channel, to.address) })
+    }
+}
+
+impl From<Sent> for Reply {
+    fn from(sent: Sent) -> Self {
+        format!("sent to {}", sent.to).into()
+    }
+}

@@ -1,0 +1,114 @@
+//! `schedule_create`: a new schedule.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Result, Tool,
+    ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{CadenceType, Shown, cadence};
+
+/// Does a task later, or again and again. The answer has the id and the next time it runs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Create {
+    /// What to do, as a complete instruction: it runs without this conversation.
+    pub goal: String,
+    /// The kind of time.
+    pub cadence_type: CadenceType,
+    /// The time.
+    pub cadence_value: String,
+    /// A short name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// IANA name of the zone.
+    #[serde(default)]
+    pub timezone: Option<String>,
+    /// Who hears of it.
+    #[serde(default)]
+    pub notification: Notification,
+}
+
+impl Tool for Create {
+    const NAME: &'static str = "schedule_create";
+    const EFFECTS: Effects = Effects::WRITES;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = Shown;
+
+    async fn run(self, call: &Call) -> Result<Shown> {
+        let goal = super::goal(&self.goal)?;
+        let name = super::name(self.name.as_deref().unwrap_or_default())?;
+        let rules = &call.session.scheduling;
+        let cadence = cadence::read(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
+        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence)? };
+        super::room_for_one(call).await?;
+        call.store().add_schedule(&schedule).await?;
+        Ok(Shown(schedule))
+    }
+}
+
+/// A new schedule of the caller, with a conversation of its own.
+pub(super) fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
+    let (session, now) = (&call.session, call.now());
+    Ok(Schedule {
+        id: super::uuid()?,
+        user: session.user.clone(),
+        name: None,
+        goal,
+        next: Some(cadence::first(&cadence, &session.scheduling, now)?),
+        cadence,
+        notification: Notification::Always,
+        status: ScheduleStatus::Active,
+        session: None,
+        channel: session.scheduling.channel.clone(),
+        workspace: session.workspace.roots().first().map(|root| root.dir.display().to_string()),
+        dialect: session.scheduling.dialect.clone(),
+        missed: Missed::Once,
+        created: now,
+        updated: now,
+        last_run: None,
+        last_status: None,
+        failures: 0,
+        skipped: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::testing::{Desk, NOW};
+
+    #[tokio::test]
+    async fn tells_the_id_and_the_next_time() {
+        let desk = Desk::new();
+        let reply = desk
+            .ask::<Create>(
+                r#"{"goal": " Sum up the news. ", "cadence_type": "cron", "cadence_value": "30 9 * * mon-fri",
+                    "timezone": "Europe/Berlin", "name": "news"}"#,
+            )
+            .await;
+        let data = reply.data.unwrap();
+        assert_eq!(data["schedule_id"].as_str().unwrap().len(), 36);
+        assert_eq!(data["goal"], "Sum up the news.");
+        assert_eq!(data["next_run_at"], "2026-01-06T08:30:00Z");
+        assert_eq!(data["next_run_local"], "2026-01-06T09:30:00+01:00");
+        assert_eq!(data["notification_policy"], "always");
+        assert_eq!(data["created_at"], NOW);
+    }
+
+    #[tokio::test]
+    async fn fifty_are_enough() {
+        let desk = Desk::new();
+        let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
+        for _ in 0..50 {
+            assert!(!desk.ask::<Create>(one).await.is_error);
+        }
+        assert_eq!(
+            desk.ask::<Create>(one).await.text,
+            "there are 50 schedules already, and 50 is the most; delete one first"
+        );
+        assert!(!desk.of("somebody else").ask::<Create>(one).await.is_error);
+    }
+}

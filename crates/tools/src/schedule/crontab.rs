@@ -1,0 +1,164 @@
+//! `cron`: one tool that lists, adds and removes the agent's jobs. A job speaks to the conversation that made it.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Error, Reply, Result, Tool,
+    ports::{Cadence, Schedule, WhichSchedules},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{CadenceType, cadence, create};
+
+/// Lists, adds or removes jobs. When a job is due, its prompt comes to this conversation as a message.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Crontab {
+    /// What to do.
+    pub action: Action,
+    /// A cron expression, to add.
+    #[serde(default)]
+    pub schedule: Option<String>,
+    /// The message, to add.
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// The job, to remove.
+    #[serde(default)]
+    pub id: Option<String>,
+}
+
+/// What to do with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Show all.
+    List,
+    /// Make one.
+    Add,
+    /// Remove one.
+    Remove,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub enum CrontabOut {
+    /// The jobs there are.
+    Jobs(Vec<Schedule>),
+    /// A new one.
+    Added(Schedule),
+    /// One that is not there any more, if ever it was.
+    Removed {
+        /// Its id.
+        id: String,
+        /// Whether it was there.
+        there: bool,
+    },
+}
+
+impl Tool for Crontab {
+    const NAME: &'static str = "cron";
+    const EFFECTS: Effects = Effects::WRITES;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = CrontabOut;
+
+    async fn run(self, call: &Call) -> Result<CrontabOut> {
+        match self.action {
+            Action::List => list(call).await,
+            Action::Add => {
+                let expression = given(self.schedule, "schedule", "an expression such as `0 9 * * mon-fri`")?;
+                let prompt = given(self.prompt, "prompt", "the message to send when it is due")?;
+                add(call, &expression, &prompt).await
+            }
+            Action::Remove => {
+                let id = given(self.id, "id", "as the list shows it")?;
+                let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == call.session.user);
+                let there = own && call.store().remove_schedule(&id).await?;
+                Ok(CrontabOut::Removed { id, there })
+            }
+        }
+    }
+}
+
+fn given(value: Option<String>, name: &str, wanted: &str) -> Result<String> {
+    value.filter(|it| !it.trim().is_empty()).ok_or_else(|| Error::argument(name, format!("needed here: {wanted}")))
+}
+
+async fn list(call: &Call) -> Result<CrontabOut> {
+    let which = WhichSchedules {
+        user: Some(call.session.user.clone()),
+        cadence: Some("cron".into()),
+        most: call.session.scheduling.most.max(50),
+        ..WhichSchedules::default()
+    };
+    let (mut jobs, _) = call.store().schedules(&which).await?;
+    jobs.reverse();
+    Ok(CrontabOut::Jobs(jobs))
+}
+
+async fn add(call: &Call, expression: &str, prompt: &str) -> Result<CrontabOut> {
+    let goal = super::goal(prompt)?;
+    let cadence = cadence::read(CadenceType::Cron, expression, None, &call.session.scheduling)?;
+    let schedule = Schedule { session: Some(call.session.id.clone()), ..create::made(call, goal, cadence)? };
+    super::room_for_one(call).await?;
+    call.store().add_schedule(&schedule).await?;
+    Ok(CrontabOut::Added(schedule))
+}
+
+impl From<CrontabOut> for Reply {
+    fn from(out: CrontabOut) -> Self {
+        match out {
+            CrontabOut::Jobs(jobs) => Self::json(jobs.iter().map(job).collect()),
+            CrontabOut::Added(schedule) => Self::json(json!({ "id": schedule.id })),
+            CrontabOut::Removed { id, there: true } => Self { text: format!("removed {id}"), ..Self::default() },
+            CrontabOut::Removed { id, there: false } => {
+                Self { text: format!("there is no job {}", super::beginning(&id, 64)), ..Self::default() }
+            }
+        }
+    }
+}
+
+fn job(job: &Schedule) -> Value {
+    let expression = if let Cadence::Cron { expression, .. } = &job.cadence { expression.as_str() } else { "" };
+    json!({
+        "id": job.id,
+        "expression": expression,
+        "prompt": super::beginning(&job.goal, super::SHOWN_GOAL),
+        "next_run": job.next.map(super::time),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::testing::Desk;
+
+    #[tokio::test]
+    async fn a_job_comes_and_goes() {
+        let desk = Desk::new();
+        let args = r#"{"action": "add", "schedule": "*/5 * * * *", "prompt": "look at the mail"}"#;
+        let id = desk.ask::<Crontab>(args).await.data.unwrap()["id"].as_str().unwrap().to_owned();
+        assert_eq!(
+            desk.ask::<Crontab>(r#"{"action": "list"}"#).await.text,
+            format!(
+                r#"[{{"id":"{id}","expression":"*/5 * * * *","prompt":"look at the mail","next_run":"2026-01-05T09:05:00Z"}}]"#
+            )
+        );
+        let remove = format!(r#"{{"action": "remove", "id": "{id}"}}"#);
+        let foreign = desk.of("somebody else").ask::<Crontab>(&remove).await;
+        assert_eq!((foreign.is_error, foreign.text), (false, format!("there is no job {id}")));
+        assert_eq!(desk.ask::<Crontab>(&remove).await.text, format!("removed {id}"));
+        assert_eq!(desk.ask::<Crontab>(&remove).await.text, format!("there is no job {id}"));
+        assert_eq!(desk.ask::<Crontab>(r#"{"action": "list"}"#).await.text, "[]");
+    }
+
+    #[tokio::test]
+    async fn says_what_is_missing() {
+        let desk = Desk::new();
+        assert_eq!(
+            desk.ask::<Crontab>(r#"{"action": "add", "prompt": "x"}"#).await.text,
+            "schedule: needed here: an expression such as `0 9 * * mon-fri`"
+        );
+        assert_eq!(desk.ask::<Crontab>(r#"{"action": "remove"}"#).await.text, "id: needed here: as the list shows it");
+    }
+}

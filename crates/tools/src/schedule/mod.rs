@@ -1,0 +1,154 @@
+//! Schedules: what an agent does while nobody watches.
+
+pub mod cadence;
+mod create;
+mod cron;
+mod crontab;
+mod delete;
+mod edit;
+mod runs;
+mod search;
+#[cfg(test)]
+mod testing;
+
+pub use cadence::CadenceType;
+pub use create::Create;
+pub use cron::Cron;
+pub use crontab::{Action, Crontab, CrontabOut};
+pub use delete::{Delete, Deleted};
+pub use edit::{Edit, Switch};
+pub use runs::{Chunk, History, RunOutput, Runs};
+pub use search::{Page, Search};
+
+use std::fmt::Write;
+
+use helve_contract::{
+    Call, Error, Reply, Result,
+    jiff::Timestamp,
+    ports::{Schedule, WhichSchedules},
+};
+use serde_json::{Value, json};
+
+/// The longest goal, in characters.
+const LONGEST_GOAL: usize = 8_000;
+/// The longest name, in characters.
+const LONGEST_NAME: usize = 200;
+/// How much of a goal is shown.
+const SHOWN_GOAL: usize = 500;
+
+/// A random UUID, version 4.
+pub fn uuid() -> Result<String> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut id = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        let _ = write!(id, "{byte:02x}");
+    }
+    Ok(id)
+}
+
+/// A schedule as the model sees it.
+pub struct Shown(
+    /// The schedule.
+    pub Schedule,
+);
+
+impl From<Shown> for Reply {
+    fn from(Shown(schedule): Shown) -> Self {
+        Self::json(shown(&schedule))
+    }
+}
+
+/// A schedule as data.
+pub fn shown(schedule: &Schedule) -> Value {
+    let mut data = json!({
+        "schedule_id": schedule.id,
+        "name": schedule.name,
+        "goal": beginning(&schedule.goal, SHOWN_GOAL),
+        "cadence": schedule.cadence,
+        "notification_policy": schedule.notification,
+        "status": schedule.status,
+        "created_at": time(schedule.created),
+        "updated_at": time(schedule.updated),
+        "next_run_at": schedule.next.map(time),
+        "next_run_local": schedule.next.and_then(|it| cadence::local(&schedule.cadence, it)),
+        "last_run_at": schedule.last_run.map(time),
+        "last_run_status": schedule.last_status,
+        "consecutive_failures": schedule.failures,
+        "skipped": schedule.skipped,
+    });
+    if let Some(data) = data.as_object_mut() {
+        let untold = |key: &String, value: &Value| match key.as_str() {
+            "next_run_local" => value.is_null(),
+            "skipped" => value == 0,
+            _ => false,
+        };
+        data.retain(|key, value| !untold(key, value));
+    }
+    data
+}
+
+/// A time as it is shown.
+fn time(time: Timestamp) -> String {
+    cadence::brief(time).to_string()
+}
+
+/// The beginning of a text.
+fn beginning(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// A schedule of the caller. Those of others are not told from those that do not exist.
+async fn own(call: &Call, id: &str) -> Result<Schedule> {
+    match call.store().schedule(id).await? {
+        Some(schedule) if schedule.user == call.session.user => Ok(schedule),
+        _ => {
+            let id = beginning(id, 64);
+            Err(Error::failed(format!("schedule {id} does not belong to you, or does not exist; search for yours")))
+        }
+    }
+}
+
+/// Refuses one schedule too many.
+async fn room_for_one(call: &Call) -> Result<()> {
+    let which = WhichSchedules { user: Some(call.session.user.clone()), ..WhichSchedules::default() };
+    let (_, there) = call.store().schedules(&which).await?;
+    let most = call.session.scheduling.most;
+    if there >= most {
+        return Err(Error::failed(format!(
+            "there are {there} schedules already, and {most} is the most; delete one first"
+        )));
+    }
+    Ok(())
+}
+
+/// A goal that can be kept.
+fn goal(text: &str) -> Result<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Error::failed("the task is empty; write it as a complete instruction"));
+    }
+    let length = text.chars().count();
+    if length > LONGEST_GOAL {
+        return Err(Error::failed(format!("the task has {length} characters; {LONGEST_GOAL} is the most")));
+    }
+    Ok(text.to_owned())
+}
+
+/// A name that can be kept; an empty one is none.
+fn name(text: &str) -> Result<Option<String>> {
+    let text = text.trim();
+    let length = text.chars().count();
+    if length > LONGEST_NAME {
+        return Err(Error::failed(format!("the name has {length} characters; {LONGEST_NAME} is the most")));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}

@@ -1,0 +1,204 @@
+//! `schedule_runs` and `schedule_run_output`: how runs went, and what they said.
+
+use std::time::Duration;
+
+use helve_contract::{Call, Effects, Error, Reply, Result, Tool, ports::ScheduleRun};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// How long a piece of output may be, in bytes of JSON: its answer fits into every dialect's.
+const PIECE: usize = 14 << 10;
+
+/// Lists the last runs of a schedule, newest first, with a summary of each.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Runs {
+    /// Which schedule.
+    pub id: String,
+    /// How many: 5 unless told, 1 to 20.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// The last runs of a schedule.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The schedule.
+    pub id: String,
+    /// Its runs.
+    pub runs: Vec<ScheduleRun>,
+}
+
+impl Tool for Runs {
+    const NAME: &'static str = "schedule_runs";
+    const EFFECTS: Effects = Effects::READS;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = History;
+
+    async fn run(self, call: &Call) -> Result<History> {
+        let schedule = super::own(call, &self.id).await?;
+        let limit = self.limit.unwrap_or(5).clamp(1, 20) as usize;
+        Ok(History { runs: call.store().runs(&schedule.id, limit).await?, id: schedule.id })
+    }
+}
+
+impl From<History> for Reply {
+    fn from(History { id, runs }: History) -> Self {
+        let runs: Vec<Value> = runs.iter().map(shown).collect();
+        Self::json(json!({ "schedule_id": id, "count": runs.len(), "runs": runs }))
+    }
+}
+
+fn shown(run: &ScheduleRun) -> Value {
+    let mut data = json!({
+        "run_id": run.id,
+        "started_at": super::time(run.started),
+        "finished_at": run.finished.map(super::time),
+        "status": run.status,
+        "output_summary": run.summary,
+        "turn_count": run.turns,
+        "cost": run.cost,
+        "notified": run.notified,
+    });
+    if run.attempt > 1 {
+        data["attempt"] = run.attempt.into();
+    }
+    data
+}
+
+/// Reads the whole output of a run, piece by piece.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct RunOutput {
+    /// Which run.
+    pub run: String,
+    /// Where to begin, in characters.
+    #[serde(default)]
+    pub offset: u64,
+    /// How many characters: 4000 unless told, 200 to 8000.
+    #[serde(default)]
+    pub max_chars: Option<u64>,
+}
+
+/// A piece of a run's output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The run.
+    pub run: String,
+    /// Where the piece begins, in characters.
+    pub offset: u64,
+    /// How many characters were wanted.
+    pub max_chars: u64,
+    /// The piece.
+    pub text: String,
+    /// Characters after it.
+    pub remaining: u64,
+    /// Characters in all.
+    pub total: u64,
+}
+
+impl Tool for RunOutput {
+    const NAME: &'static str = "schedule_run_output";
+    const EFFECTS: Effects = Effects::READS;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = Chunk;
+
+    async fn run(self, call: &Call) -> Result<Chunk> {
+        let strange = || {
+            let id = super::beginning(&self.run, 64);
+            Error::failed(format!("run {id} does not belong to you, or does not exist; list the runs of a schedule"))
+        };
+        let run = call.store().run(&self.run).await?.ok_or_else(strange)?;
+        let schedule = call.store().schedule(&run.schedule).await?;
+        if schedule.is_none_or(|it| it.user != call.session.user) {
+            return Err(strange());
+        }
+        Ok(chunk(run, self.offset, self.max_chars.unwrap_or(4_000).clamp(200, 8_000)))
+    }
+}
+
+/// Cuts a piece out of the output. Everything is counted in characters.
+fn chunk(run: ScheduleRun, offset: u64, max_chars: u64) -> Chunk {
+    let total = run.output.chars().count() as u64;
+    let offset = offset.min(total);
+    let mut bytes = 0;
+    let wanted = run.output.chars().skip(offset as usize).take(max_chars as usize);
+    let text: String = wanted
+        .take_while(|it| {
+            bytes += if it.is_control() { 6 } else { it.len_utf8() + usize::from(matches!(it, '"' | '\\')) };
+            bytes <= PIECE
+        })
+        .collect();
+    let remaining = total - offset - text.chars().count() as u64;
+    Chunk { run: run.id, offset, max_chars, text, remaining, total }
+}
+
+impl From<Chunk> for Reply {
+    fn from(chunk: Chunk) -> Self {
+        let mut data = json!({
+            "run_id": chunk.run,
+            "offset": chunk.offset,
+            "max_chars": chunk.max_chars,
+            "chunk": chunk.text,
+            "remaining": chunk.remaining,
+            "total_length": chunk.total,
+        });
+        if chunk.remaining > 0 {
+            data["hint"] = format!("use offset={} for the next piece", chunk.total - chunk.remaining).into();
+        }
+        Self::json(data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helve_contract::{jiff::Timestamp, ports::RunStatus};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(output: &str) -> ScheduleRun {
+        ScheduleRun {
+            id: "r".into(),
+            schedule: "s".into(),
+            due: Timestamp::UNIX_EPOCH,
+            attempt: 1,
+            owner: "o".into(),
+            started: Timestamp::UNIX_EPOCH,
+            finished: None,
+            status: RunStatus::Success,
+            summary: String::new(),
+            output: output.into(),
+            turns: 0,
+            cost: 0.0,
+            notified: false,
+        }
+    }
+
+    #[test]
+    fn counts_characters_and_says_where_to_go_on() {
+        let reply: Reply = chunk(run(&"é".repeat(500)), 100, 200).into();
+        let data = reply.data.unwrap();
+        assert_eq!(data["chunk"], "é".repeat(200));
+        assert_eq!((&data["remaining"], &data["hint"]), (&200.into(), &"use offset=300 for the next piece".into()));
+        let past = chunk(run("abc"), 99, 4000);
+        assert_eq!((past.offset, past.text.as_str(), past.remaining), (3, "", 0));
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_are_the_whole(text in any::<String>(), times in 1_usize..800, max in 200_u64..8000) {
+            let whole = text.repeat(times.min(40_000 / text.len().max(1)));
+            let (mut read, mut offset) = (String::new(), 0);
+            loop {
+                let piece = chunk(run(&whole), offset, max);
+                read += &piece.text;
+                let (remaining, total) = (piece.remaining, piece.total);
+                prop_assert!(Reply::from(piece).text.len() < 16_384);
+                if remaining == 0 { break }
+                prop_assert!(total - remaining > offset);
+                offset = total - remaining;
+            }
+            prop_assert_eq!(read, whole);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `schedule_search`: which schedules there are, page by page.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{Notification, Schedule, ScheduleStatus, WhichSchedules},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::CadenceType;
+
+/// How large a page is at most, in bytes of JSON: less than any dialect's answer may have.
+const PAGE: usize = 12 << 10;
+
+/// Lists your schedules, newest first, in pages.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct Search {
+    /// Part of the name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// In this state.
+    #[serde(default)]
+    pub status: Option<ScheduleStatus>,
+    /// Of this kind.
+    #[serde(default)]
+    pub cadence_type: Option<CadenceType>,
+    /// With this notification.
+    #[serde(default)]
+    pub notification: Option<Notification>,
+    /// How many at most: 20 unless told, 50 at most.
+    #[serde(default)]
+    pub limit: Option<u64>,
+    /// How many to skip.
+    #[serde(default)]
+    pub offset: u64,
+}
+
+/// A page of schedules.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The schedules.
+    pub schedules: Vec<Schedule>,
+    /// How many there are in all.
+    pub total: u64,
+    /// How many were skipped.
+    pub offset: u64,
+    /// How many were wanted.
+    pub limit: u64,
+}
+
+impl Tool for Search {
+    const NAME: &'static str = "schedule_search";
+    const EFFECTS: Effects = Effects::READS;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = Page;
+
+    async fn run(self, call: &Call) -> Result<Page> {
+        let limit = self.limit.unwrap_or(20).clamp(1, 50);
+        let which = WhichSchedules {
+            user: Some(call.session.user.clone()),
+            name: self.name.filter(|it| !it.trim().is_empty()),
+            status: self.status,
+            cadence: self.cadence_type.map(|it| it.word().to_owned()),
+            notification: self.notification,
+            session: None,
+            offset: self.offset,
+            most: limit,
+        };
+        let (schedules, total) = call.store().schedules(&which).await?;
+        Ok(Page { schedules, total, offset: self.offset, limit })
+    }
+}
+
+impl From<Page> for Reply {
+    fn from(page: Page) -> Self {
+        let (mut schedules, mut bytes) = (Vec::new(), 0);
+        for schedule in &page.schedules {
+            let data = super::shown(schedule);
+            bytes += data.to_string().len() + 1;
+            if bytes > PAGE && !schedules.is_empty() {
+                break;
+            }
+            schedules.push(data);
+        }
+        let end = page.offset.saturating_add(schedules.len() as u64);
+        let remaining = page.total.saturating_sub(end);
+        let mut data = json!({
+            "schedules": schedules,
+            "total": page.total,
+            "offset": page.offset,
+            "limit": page.limit,
+            "remaining": remaining,
+        });
+        let hint = match (remaining, page.total) {
+            (0, 0) => Some("no schedules match".to_owned()),
+            (0, total) if page.offset >= total => Some(format!("there are only {total}; use a smaller offset")),
+            (0, _) => None,
+            (more, _) => Some(format!("{more} more; use offset={end} for the next page")),
+        };
+        if let Some(hint) = hint {
+            data["hint"] = hint.into();
+        }
+        Self::json(data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Create, testing::Desk};
+
+    #[tokio::test]
+    async fn says_where_to_go_on() {
+        let desk = Desk::new();
+        for at in 0..5 {
+            let kind = if at % 2 == 0 { ("interval", "60") } else { ("cron", "@daily") };
+            desk.ask::<Create>(&format!(
+                r#"{{"goal": "g{at}", "name": "Ärger {at}", "cadence_type": "{}", "cadence_value": "{}"}}"#,
+                kind.0, kind.1
+            ))
+            .await;
+        }
+        let data = desk.ask::<Search>(r#"{"limit": 2, "offset": 1}"#).await.data.unwrap();
+        let names: Vec<_> =
+            data["schedules"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["Ärger 3", "Ärger 2"]);
+        assert_eq!(data["hint"], "2 more; use offset=3 for the next page");
+        let data = desk.ask::<Search>(r#"{"name": "äRGER", "cadence_type": "cron"}"#).await.data.unwrap();
+        assert_eq!((&data["total"], &data["remaining"], data.get("hint")), (&2.into(), &0.into(), None));
+        let data = desk.of("somebody else").ask::<Search>("{}").await.data.unwrap();
+        assert_eq!(data["hint"], "no schedules match");
+        let data = desk.ask::<Search>(r#"{"offset": 99}"#).await.data.unwrap();
+        assert_eq!(data["hint"], "there are only 5; use a smaller offset");
+    }
+
+    #[tokio::test]
+    async fn a_page_is_never_too_large() {
+        let desk = Desk::new();
+        let goal = "ü".repeat(4_000);
+        for _ in 0..40 {
+            desk.ask::<Create>(&format!(r#"{{"goal": "{goal}", "cadence_type": "interval", "cadence_value": "60"}}"#))
+                .await;
+        }
+        let (mut seen, mut offset) = (0, 0);
+        loop {
+            let reply = desk.ask::<Search>(&format!(r#"{{"limit": 50, "offset": {offset}}}"#)).await;
+            assert!(reply.text.len() < 16_384);
+            let data = reply.data.unwrap();
+            seen += data["schedules"].as_array().unwrap().len();
+            offset = seen;
+            if data["remaining"] == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen, 40);
+    }
+}

@@ -1,0 +1,50 @@
+//! A desk with a real store and a clock that stands.
+
+use std::sync::Arc;
+
+use helve_contract::{
+    Call, Entry, PathRules, Ports, Reading, Reply, Root, Session, Tool, Workspace,
+    jiff::Timestamp,
+    ports::{Clock, NoHost, Store},
+};
+use helve_store::Sqlite;
+
+/// What the clock shows.
+pub(super) const NOW: &str = "2026-01-05T09:00:00Z";
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        NOW.parse().unwrap()
+    }
+}
+
+/// Calls of one user.
+pub(super) struct Desk {
+    folder: Arc<tempfile::TempDir>,
+    store: Arc<dyn Store>,
+    user: String,
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
+        Self { folder, store, user: "user".into() }
+    }
+
+    /// The same desk, with another user at it.
+    pub(super) fn of(&self, user: &str) -> Self {
+        Self { folder: self.folder.clone(), store: self.store.clone(), user: user.into() }
+    }
+
+    pub(super) async fn ask<T: Tool>(&self, args: &str) -> Reply {
+        let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), Reading::Relative);
+        let ports = Ports { store: self.store.clone(), clock: Arc::new(Still), ..Ports::new(Arc::new(NoHost)) };
+        let mut session = Session::new("session-1", workspace, ports);
+        session.user.clone_from(&self.user);
+        let args = serde_json::from_str(args).unwrap();
+        Entry::of::<T>().run(args, Call::new("call-1", Arc::new(session))).await.unwrap_or_else(Into::into)
+    }
+}

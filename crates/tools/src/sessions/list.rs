@@ -1,0 +1,60 @@
+//! `sessions_list`: the user's conversations, the last used first.
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{SessionRecord, Which},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::field;
+
+/// Lists the user's conversations, the last used first.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct List {
+    /// How many at most (20).
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// Conversations.
+#[derive(Clone, Debug)]
+pub struct ListOut {
+    /// The last used first.
+    pub sessions: Vec<SessionRecord>,
+    /// How many there are in all.
+    pub total: u64,
+}
+
+impl Tool for List {
+    const NAME: &'static str = "sessions_list";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = ListOut;
+
+    async fn run(self, call: &Call) -> Result<ListOut> {
+        let most = self.limit.filter(|&limit| limit > 0).unwrap_or(20).min(500);
+        let which = Which { user: Some(call.session.user.clone()), most, ..Which::default() };
+        let (sessions, total) = call.store().conversations(&which).await?;
+        Ok(ListOut { sessions, total })
+    }
+}
+
+impl From<ListOut> for Reply {
+    /// 000's lines: `id`, `title`, `messages=N`, `created=…`, `updated=…`, with tabs between.
+    fn from(ListOut { sessions, total }: ListOut) -> Self {
+        if sessions.is_empty() {
+            return "No sessions found".into();
+        }
+        let mut lines: Vec<_> = sessions.iter().map(line).collect();
+        if total > sessions.len() as u64 {
+            lines.push(format!("[{} of {total} sessions, the last used first]", sessions.len()));
+        }
+        Self { text: lines.join("\n"), data: Some(json!({ "sessions": sessions, "total": total })), ..Self::default() }
+    }
+}
+
+fn line(it: &SessionRecord) -> String {
+    let title = field(&it.title);
+    format!("{}\t{title}\tmessages={}\tcreated={}\tupdated={}", it.id, it.messages, it.created, it.updated)
+}

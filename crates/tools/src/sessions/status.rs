@@ -1,0 +1,51 @@
+//! `sessions_status`: how the present conversation stands.
+
+use helve_contract::{Call, Effects, Reply, Result, Tool, ports::SessionRecord};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{field, visible};
+
+/// Tells how the present conversation stands: messages, tokens, cost.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct Status {}
+
+/// How the present conversation stands.
+#[derive(Clone, Debug)]
+pub struct StatusOut {
+    /// Its id.
+    pub id: String,
+    /// What is kept of it; nothing where no loop of ours drives it.
+    pub record: Option<SessionRecord>,
+}
+
+impl Tool for Status {
+    const NAME: &'static str = "sessions_status";
+    const EFFECTS: Effects = Effects::READS;
+    type Output = StatusOut;
+
+    async fn run(self, call: &Call) -> Result<StatusOut> {
+        let id = call.session.id.clone();
+        Ok(StatusOut { record: visible(call, &id).await?, id })
+    }
+}
+
+impl From<StatusOut> for Reply {
+    /// 000's fields, with tabs between.
+    fn from(StatusOut { id, record }: StatusOut) -> Self {
+        let Some(it) = record else {
+            return format!("{id}\t(its messages and costs are kept by the program that calls the tools)").into();
+        };
+        let text = format!(
+            "{id}\t{}\tmessages={}\tprompt_tokens={}\tcompletion_tokens={}\tcost={}\tupdated={}",
+            field(&it.title),
+            it.messages,
+            it.spent.prompt_tokens,
+            it.spent.completion_tokens,
+            it.spent.cost,
+            it.updated
+        );
+        Self { text, data: Some(json!(it)), ..Self::default() }
+    }
+}

@@ -1,0 +1,8 @@
+//! The web: pages and searches.
+
+mod fetch;
+mod passages;
+mod search;
+
+pub use fetch::{Answer, Fetch, FetchOut, Most};
+pub use search::{Search, SearchOut, display};

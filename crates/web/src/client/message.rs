@@ -1,0 +1,125 @@
+//! What is asked and what comes back.
+
+use std::time::Duration;
+
+use helve_contract::ports::Redirects;
+use hyper::{HeaderMap, Method};
+
+/// How much and how long at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Redirects that are followed.
+    pub redirects: usize,
+    /// Bytes of the body, before and after it is unpacked. What is over is cut, and the response says so.
+    pub body: usize,
+    /// From the question to the first byte of the answer, each hop.
+    pub first_byte: Duration,
+    /// Between two pieces of a body.
+    pub pause: Duration,
+    /// In all, with every hop.
+    pub total: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            redirects: 10,
+            body: 5 << 20,
+            first_byte: Duration::from_secs(15),
+            pause: Duration::from_secs(10),
+            total: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How.
+    pub method: Method,
+    /// Where, as it was written.
+    pub url: String,
+    /// Headers. None but `Accept`, `Accept-Language` and `Content-Type` goes along to another origin.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Vec<u8>,
+    /// How redirects are taken.
+    pub redirects: Redirects,
+    /// How much and how long.
+    pub limits: Limits,
+}
+
+impl Request {
+    /// Gets an address and follows redirects.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self {
+            method: Method::GET,
+            url: url.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            redirects: Redirects::Follow,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Posts JSON to an address. A service that moved is not followed: its answer is the redirect.
+    pub fn post_json(url: impl Into<String>, json: &serde_json::Value) -> Self {
+        let body = json.to_string().into_bytes();
+        let request = Self { method: Method::POST, body, redirects: Redirects::Never, ..Self::get(url) };
+        request.header("Content-Type", "application/json").header("Accept", "application/json")
+    }
+
+    /// With one more header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// With redirects taken another way.
+    pub fn redirects(self, redirects: Redirects) -> Self {
+        Self { redirects, ..self }
+    }
+
+    /// Within other limits.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+}
+
+/// What came back.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// The address that answered, after redirects.
+    pub url: String,
+    /// Where a redirect leads that was not followed.
+    pub moved_to: Option<String>,
+    /// The status.
+    pub status: u16,
+    /// Its words.
+    pub reason: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, unpacked.
+    pub body: Vec<u8>,
+    /// Whether there was more of it.
+    pub cut: bool,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+impl Response {
+    /// A header, if it is there and is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Whether the status says that all is well.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The body as text, whatever is no UTF-8 replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}

@@ -1,0 +1,15 @@
+//! The guarded client: one request, one connection to a judged address, one bounded answer.
+//!
+//! - `message`: what is asked and what comes back.
+//! - `wire`: the connection, straight or by the operator's proxy.
+//! - `decode`: bodies, unpacked up to a limit.
+//! - `send`: the way from hop to hop.
+
+mod decode;
+mod message;
+mod send;
+mod wire;
+
+pub use message::{Limits, Request, Response};
+pub use send::Client;
+pub use wire::{Proxy, Stream};

@@ -1,0 +1,270 @@
+//! The way of a request from hop to hop. Every hop is judged anew, and dials only what was judged.
+
+use std::time::Duration;
+
+use helve_contract::{Call, Error, Result, ports::Redirects};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1,
+    header::{self, HeaderName, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::{Limits, Proxy, Request, Response, Stream, decode, wire};
+use crate::guard::{Guard, Target};
+
+/// Who we say we are.
+const AGENT: &str = concat!("helve/", env!("CARGO_PKG_VERSION"), " (tool layer of an agent)");
+/// Headers of an answer: how many, and how many bytes.
+const MOST_HEADERS: usize = 200;
+const HEADER_BYTES: usize = 64 << 10;
+/// What goes along to another origin; everything else was meant for the first one.
+const PUBLIC_HEADERS: &[HeaderName] = &[header::ACCEPT, header::ACCEPT_LANGUAGE, header::CONTENT_TYPE];
+
+/// Sends requests that the guard lets through. It keeps nothing from one to the next: no cookies, no logins, no
+/// connections. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    guard: Guard,
+    proxy: Option<Proxy>,
+}
+
+/// One step of the way.
+struct Hop {
+    target: Target,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Client {
+    /// A client that dials by itself what the guard admits.
+    #[must_use]
+    pub fn new(guard: Guard) -> Self {
+        Self { guard, proxy: None }
+    }
+
+    /// Every request goes by this proxy. The guard judges it first.
+    #[must_use]
+    pub fn by_proxy(self, proxy: Proxy) -> Self {
+        Self { proxy: Some(proxy), ..self }
+    }
+
+    /// The guard.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Sends for a call, and stops when its caller gives up.
+    pub async fn send_for(&self, call: &Call, request: Request) -> Result<Response> {
+        tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => Err(Error::Cancelled),
+            answer = self.send(request) => answer,
+        }
+    }
+
+    /// Sends, follows redirects as the request says, and reads the answer up to the limits.
+    pub async fn send(&self, request: Request) -> Result<Response> {
+        let target = Target::parse(&request.url)?;
+        self.send_to(target, request).await
+    }
+
+    /// Sends to a target that was taken already; the request's own address is not looked at.
+    pub async fn send_to(&self, target: Target, request: Request) -> Result<Response> {
+        let hop = Hop { target, method: request.method, headers: headers(&request.headers)?, body: request.body.into() };
+        let total = request.limits.total;
+        timeout(total, self.walk(hop, request.redirects, request.limits)).await.unwrap_or(Err(Error::Timeout(total)))
+    }
+
+    /// A connection to a target that the guard admits, with TLS where its address says so.
+    pub async fn connect(&self, target: &Target) -> Result<Stream> {
+        match &self.proxy {
+            Some(proxy) => {
+                self.guard.admit_by_proxy(target).await?;
+                proxy.connect(target).await
+            }
+            None => wire::connect(&self.guard.admit(target.clone()).await?).await,
+        }
+    }
+
+    async fn walk(&self, mut hop: Hop, redirects: Redirects, limits: Limits) -> Result<Response> {
+        let mut followed = 0;
+        loop {
+            let answer = self.ask(&hop, limits.first_byte).await?;
+            let Some(next) = next(&hop, &answer)? else { return read(&hop.target, answer, limits).await };
+            let goes_on = match redirects {
+                Redirects::Follow => true,
+                Redirects::SameHost => next.same_host(&hop.target),
+                Redirects::Never => false,
+            };
+            // What was written for one origin is not handed to the next.
+            let foreign = !hop.body.is_empty() && !next.same_origin(&hop.target) && keeps_body(answer.status());
+            if !goes_on || foreign {
+                let moved_to = Some(next.to_string());
+                return Ok(Response { moved_to, ..read(&hop.target, answer, limits).await? });
+            }
+            followed += 1;
+            if followed > limits.redirects {
+                let most = limits.redirects;
+                return Err(Error::failed(format!("{} redirects more than {most} times", hop.target)));
+            }
+            hop = step(hop, next, answer.status());
+        }
+    }
+
+    /// Sends one request over a connection of its own, and waits for the head of the answer.
+    async fn ask(&self, hop: &Hop, patience: Duration) -> Result<hyper::Response<Incoming>> {
+        let host = hop.target.host();
+        let asked = async {
+            let stream = self.connect(&hop.target).await?;
+            let (mut sender, connection) = http1::Builder::new()
+                .max_headers(MOST_HEADERS)
+                .max_header_size(HEADER_BYTES)
+                .max_buf_size(4 * HEADER_BYTES)
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|error| broken(host, &error))?;
+            // It ends with the answer, or when nobody reads the answer any more.
+            tokio::spawn(connection);
+            let request = self.request(hop).map_err(|error| Error::failed(format!("{host} cannot be asked: {error}")))?;
+            sender.send_request(request).await.map_err(|error| broken(host, &error))
+        };
+        let late = || Error::failed(format!("{host} did not answer within {} seconds", patience.as_secs()));
+        timeout(patience, asked).await.map_err(|_| late())?
+    }
+
+    fn request(&self, hop: &Hop) -> hyper::http::Result<hyper::Request<Full<Bytes>>> {
+        let url = hop.target.url();
+        // A proxy is told the whole address; inside of TLS it does not see it.
+        let by_proxy = self.proxy.as_ref().filter(|_| !hop.target.is_https());
+        let place = if by_proxy.is_some() { url.as_str() } else { &url[url::Position::BeforePath..] };
+        let mut request = hyper::Request::builder().method(&hop.method).uri(place);
+        if let Some(login) = by_proxy.and_then(Proxy::login) {
+            request = request.header(header::PROXY_AUTHORIZATION, login);
+        }
+        request = request
+            .header(header::HOST, &url[url::Position::BeforeHost..url::Position::AfterPort])
+            .header(header::USER_AGENT, AGENT)
+            .header(header::ACCEPT_ENCODING, decode::ACCEPTED)
+            .header(header::CONNECTION, "close");
+        for (name, value) in &hop.headers {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(hop.body.clone()))
+    }
+}
+
+/// The caller's headers; those that say how a message travels are ours.
+fn headers(given: &[(String, String)]) -> Result<HeaderMap> {
+    let ours = [
+        header::HOST, header::USER_AGENT, header::ACCEPT_ENCODING, header::CONNECTION, header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING, header::PROXY_AUTHORIZATION, header::UPGRADE, header::TE, header::EXPECT,
+    ];
+    let mut map = HeaderMap::new();
+    for (name, value) in given {
+        let wrong = || Error::failed(format!("the header `{}` cannot be sent", name.escape_debug()));
+        let name = HeaderName::try_from(name).map_err(|_| wrong())?;
+        let value = HeaderValue::try_from(value).map_err(|_| wrong())?;
+        if !ours.contains(&name) {
+            map.append(name, value);
+        }
+    }
+    Ok(map)
+}
+
+/// Where an answer sends us, if it does.
+fn next(hop: &Hop, answer: &hyper::Response<Incoming>) -> Result<Option<Target>> {
+    if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = answer.headers().get(header::LOCATION) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    hop.target.join(&location).map(Some).map_err(|error| match error {
+        Error::Denied(why) => Error::denied(format!("{} redirects elsewhere, and that was refused: {why}", hop.target)),
+        error => error,
+    })
+}
+
+fn keeps_body(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
+}
+
+/// The next hop. What is private to one origin stays there.
+fn step(hop: Hop, target: Target, status: StatusCode) -> Hop {
+    let Hop { target: from, mut method, mut headers, mut body } = hop;
+    if !keeps_body(status) && method != Method::HEAD {
+        method = Method::GET;
+        body = Bytes::new();
+        headers.remove(header::CONTENT_TYPE);
+    }
+    if !target.same_origin(&from) {
+        let public = headers.iter().filter(|(name, _)| PUBLIC_HEADERS.contains(name));
+        headers = public.map(|(name, value)| (name.clone(), value.clone())).collect();
+    }
+    Hop { target, method, headers, body }
+}
+
+/// Reads the body up to the limit and unpacks it.
+async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: Limits) -> Result<Response> {
+    let (head, mut body) = answer.into_parts();
+    let host = target.host();
+    let (mut bytes, mut cut, mut notes) = (Vec::new(), false, Vec::new());
+    loop {
+        let piece = match timeout(limits.pause, body.frame()).await {
+            Err(_) if bytes.is_empty() => {
+                let seconds = limits.pause.as_secs();
+                return Err(Error::failed(format!("{host} stopped in the middle of its answer for {seconds} seconds")));
+            }
+            Err(_) => {
+                notes.push("the server stopped in the middle of its answer; this is what came".to_owned());
+                cut = true;
+                break;
+            }
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Ok(Some(Err(error))) if bytes.is_empty() => return Err(broken(host, &error)),
+            Ok(Some(Err(_))) => {
+                notes.push("the connection broke in the middle of the answer; this is what came".to_owned());
+                cut = true;
+                break;
+            }
+        };
+        let room = limits.body.saturating_sub(bytes.len());
+        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+        if piece.len() > room {
+            cut = true;
+            break;
+        }
+    }
+    let encoding: Vec<_> = head.headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|it| it.to_str().ok()).collect();
+    let (body, more) =
+        if bytes.is_empty() { (bytes, false) } else { decode::unpacked(bytes, &encoding.join(","), limits.body)? };
+    let reason = head.extensions.get::<hyper::ext::ReasonPhrase>().map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+    let reason = reason.or_else(|| head.status.canonical_reason().map(str::to_owned)).unwrap_or_default();
+    Ok(Response {
+        url: target.to_string(),
+        moved_to: None,
+        status: head.status.as_u16(),
+        reason: reason.chars().filter(|it| !it.is_control()).take(100).collect(),
+        headers: head.headers,
+        body,
+        cut: cut || more,
+        notes,
+    })
+}
+
+fn broken(host: &str, error: &hyper::Error) -> Error {
+    Error::failed(if error.is_parse_too_large() {
+        format!("{host} answered with more headers than are read")
+    } else if error.is_parse() {
+        format!("{host} did not answer in HTTP ({error})")
+    } else if error.is_incomplete_message() {
+        format!("{host} closed the connection before it answered")
+    } else {
+        format!("the connection to {host} broke: {error}")
+    })
+}

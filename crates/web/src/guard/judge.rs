@@ -1,0 +1,263 @@
+//! The guard: an address goes in, the places that may be dialled come out, or the rule that forbids it.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use helve_contract::{Error, Result};
+use tokio::time::timeout;
+
+use super::{Resolve, SystemResolver, Target, allow::Allow, forbidden};
+
+/// How long a name may take to be found.
+const LOOKUP: Duration = Duration::from_secs(10);
+/// More addresses than this are no answer of an honest server.
+const MOST: usize = 256;
+/// Names that never mean the public internet, with what is beneath them.
+const INNER: &[&str] =
+    &["localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa", "ip6-localhost", "ip6-loopback"];
+/// Ports of services that answer to words they do not understand, as browsers refuse them too.
+const PORTS: &[u16] = &[
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+    111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526, 530,
+    531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723, 2049, 2375, 2376,
+    3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+    11211, 27017,
+];
+
+/// Decides which addresses may be reached. Cheap to clone.
+#[derive(Clone)]
+pub struct Guard {
+    allow: Arc<[Allow]>,
+    reach: Reach,
+    resolver: Arc<dyn Resolve>,
+}
+
+/// How far requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// The public internet, and what the operator opened.
+    Public,
+    /// What the operator opened, and nothing else.
+    Listed,
+}
+
+/// A target whose every address was judged. Only these may be dialled.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    /// Where it goes.
+    pub target: Target,
+    /// The addresses to dial, in the resolver's order.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self { allow: Arc::new([]), reach: Reach::Public, resolver: Arc::new(SystemResolver) }
+    }
+}
+
+impl Guard {
+    /// A guard that lets through the public internet and nothing else.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens what the operator lists: `host`, `host:port`, `*.host`, an address, a block such as `10.0.0.0/8`. What is
+    /// listed may lie in a private network.
+    pub fn allowing<T: AsRef<str>>(self, entries: impl IntoIterator<Item = T>) -> Result<Self, String> {
+        let more = entries.into_iter().map(|it| Allow::parse(it.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let allow = self.allow.iter().cloned().chain(more).collect();
+        Ok(Self { allow, ..self })
+    }
+
+    /// Nothing but what is listed may be reached.
+    #[must_use]
+    pub fn only_listed(self) -> Self {
+        Self { reach: Reach::Listed, ..self }
+    }
+
+    /// Finds names another way.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
+    }
+
+    /// Looks the target up, once, and judges every address it has. One that is forbidden forbids the whole.
+    pub async fn admit(&self, target: Target) -> Result<Admitted> {
+        self.check_name(&target)?;
+        let addresses = self.look_up(&target).await?;
+        for address in &addresses {
+            self.check_address(&target, *address)?;
+        }
+        Ok(Admitted { target, addresses })
+    }
+
+    /// Judges a target that another program will dial: its name, and its addresses as far as they are known here.
+    pub async fn admit_by_proxy(&self, target: &Target) -> Result<()> {
+        self.check_name(target)?;
+        for address in self.look_up(target).await.unwrap_or_default() {
+            self.check_address(target, address)?;
+        }
+        Ok(())
+    }
+
+    async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>> {
+        if let Some(address) = target.address() {
+            return Ok(vec![SocketAddr::new(address, target.port())]);
+        }
+        let host = target.host();
+        let found = timeout(LOOKUP, self.resolver.resolve(host, target.port())).await;
+        let mut found = found
+            .map_err(|_| Error::failed(format!("{host} could not be looked up within {} seconds", LOOKUP.as_secs())))?
+            .map_err(|error| Error::failed(format!("{host} could not be found ({error}); check the spelling")))?;
+        if found.is_empty() {
+            return Err(Error::failed(format!("{host} has no address; check the spelling")));
+        }
+        if found.len() > MOST {
+            return Err(refused(target, &format!("its name has more than {MOST} addresses")));
+        }
+        for address in &mut found {
+            address.set_port(target.port());
+        }
+        Ok(found)
+    }
+
+    /// What can be said before any look-up: the list, the name, the port.
+    fn check_name(&self, target: &Target) -> Result<()> {
+        let (host, port) = (target.host(), target.port());
+        if self.is_open(target) {
+            return Ok(());
+        }
+        if self.reach == Reach::Listed && !self.allow.iter().any(Allow::is_block) {
+            return Err(refused(target, "only hosts that the operator listed may be reached"));
+        }
+        if let Some(inner) = INNER.iter().find(|it| beneath(host, it)) {
+            return Err(refused(target, &format!("names in `{inner}` are inside this machine or its network")));
+        }
+        if PORTS.contains(&port) {
+            return Err(refused(target, &format!("port {port} belongs to another kind of service")));
+        }
+        Ok(())
+    }
+
+    fn check_address(&self, target: &Target, address: SocketAddr) -> Result<()> {
+        let ip = address.ip();
+        if self.is_open(target) || self.allow.iter().any(|it| it.opens_address(ip, address.port())) {
+            return Ok(());
+        }
+        if self.reach == Reach::Listed {
+            return Err(refused(target, "only hosts that the operator listed may be reached"));
+        }
+        if matches!(address, SocketAddr::V6(six) if six.scope_id() != 0) {
+            return Err(refused(target, "its address belongs to one interface of this machine"));
+        }
+        match forbidden(ip) {
+            Some(what) if target.address().is_some() => Err(refused(target, &format!("{ip} is {what}"))),
+            Some(what) => Err(refused(target, &format!("the name leads to {ip}, which is {what}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the operator opened the host as it is written.
+    fn is_open(&self, target: &Target) -> bool {
+        let port = target.port();
+        let by_address = |address: IpAddr| self.allow.iter().any(|it| it.opens_address(address, port));
+        match target.address() {
+            Some(address) => by_address(address),
+            None => self.allow.iter().any(|it| it.opens_name(target.host(), port)),
+        }
+    }
+}
+
+fn beneath(host: &str, name: &str) -> bool {
+    host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn refused(target: &Target, why: &str) -> Error {
+    let (scheme, host, port) = (target.url().scheme(), target.url().host_str().unwrap_or_default(), target.url().port());
+    let port = port.map(|it| format!(":{it}")).unwrap_or_default();
+    Error::denied(format!(
+        "{scheme}://{host}{port} was not reached: {why}. Only the operator can open it (setting web.allow)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use async_trait::async_trait;
+
+    use super::*;
+
+    /// A name server with one answer for each name.
+    struct Book(&'static [(&'static str, &'static [&'static str])]);
+
+    #[async_trait]
+    impl Resolve for Book {
+        async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+            let found = self.0.iter().find(|(name, _)| *name == host).map(|(_, found)| *found);
+            let found = found.ok_or_else(|| io::Error::other("no such name"))?;
+            Ok(found.iter().map(|it| SocketAddr::new(it.parse().unwrap(), port)).collect())
+        }
+    }
+
+    const BOOK: Book = Book(&[
+        ("good.example", &["93.184.216.34", "2606:2800:220:1::"]),
+        ("mixed.example", &["93.184.216.34", "10.0.0.1"]),
+        ("mapped.example", &["::ffff:127.0.0.1"]),
+        ("metadata.example", &["169.254.169.254"]),
+        ("wiki.corp", &["10.1.2.3"]),
+        ("empty.example", &[]),
+    ]);
+
+    fn asked(guard: &Guard, text: &str) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        match runtime.block_on(async { guard.admit(Target::parse(text)?).await }) {
+            Ok(admitted) => format!("{:?}", admitted.addresses),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn one_forbidden_address_forbids_the_name() {
+        let guard = Guard::new().with_resolver(Arc::new(BOOK));
+        let tail = ". Only the operator can open it (setting web.allow)";
+        for (text, expected) in [
+            ("http://good.example:8080/x", "[93.184.216.34:8080, [2606:2800:220:1::]:8080]".to_owned()),
+            ("http://93.184.216.34/", "[93.184.216.34:80]".to_owned()),
+            (
+                "http://mixed.example/",
+                format!("http://mixed.example was not reached: the name leads to 10.0.0.1, which is a private network (10.0.0.0/8){tail}"),
+            ),
+            (
+                "http://mapped.example/",
+                format!("http://mapped.example was not reached: the name leads to ::ffff:127.0.0.1, which is IPv4 in IPv6 (::ffff:0:0/96){tail}"),
+            ),
+            ("http://127.0.0.1:9/", format!("http://127.0.0.1:9 was not reached: port 9 belongs to another kind of service{tail}")),
+            ("http://[::1]/", format!("http://[::1] was not reached: ::1 is loopback (::1){tail}")),
+            ("http://a.LOCALHOST./", format!("http://a.localhost. was not reached: names in `localhost` are inside this machine or its network{tail}")),
+            ("http://metadata.google.internal/", format!("http://metadata.google.internal was not reached: names in `internal` are inside this machine or its network{tail}")),
+            ("http://nowhere.example/", "nowhere.example could not be found (no such name); check the spelling".to_owned()),
+            ("http://empty.example/", "empty.example has no address; check the spelling".to_owned()),
+        ] {
+            assert_eq!(asked(&guard, text), expected);
+        }
+    }
+
+    #[test]
+    fn the_operator_opens_what_is_inside() {
+        let guard = Guard::new().with_resolver(Arc::new(BOOK));
+        let guard = guard.allowing(["wiki.corp", "127.0.0.1:22", "10.0.0.0/24"]).unwrap();
+        assert_eq!(asked(&guard, "http://wiki.corp/"), "[10.1.2.3:80]");
+        assert_eq!(asked(&guard, "http://127.0.0.1:22/"), "[127.0.0.1:22]");
+        assert!(asked(&guard, "http://127.0.0.1:23/").contains("port 23"));
+        assert_eq!(asked(&guard, "http://mixed.example/"), "[93.184.216.34:80, 10.0.0.1:80]");
+        let strict = guard.only_listed();
+        assert_eq!(asked(&strict, "http://wiki.corp/"), "[10.1.2.3:80]");
+        assert!(asked(&strict, "http://good.example/").contains("only hosts that the operator listed"));
+    }
+}

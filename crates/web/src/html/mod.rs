@@ -1,0 +1,35 @@
+//! Pages as text: HTML in, Markdown or plain text out. Runs in the limited child only.
+//!
+//! - `tame`: takes away what nests too deep, before anything is parsed.
+//! - `page`: the article or the whole, and its title.
+//! - `write`: elements to lines.
+//! - `inline`: what stands inside a line.
+//! - `table`: tables.
+
+mod inline;
+mod page;
+mod table;
+mod tame;
+mod write;
+
+pub(crate) use page::{Page, page};
+
+use serde::{Deserialize, Serialize};
+
+/// What the text is made like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Style {
+    /// Markdown.
+    Markdown,
+    /// Text for reading: links as `text (address)`, pictures as `[Image: …]`.
+    Text,
+}
+
+/// How much of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// The article, where there is one.
+    Main,
+    /// Everything.
+    Whole,
+}

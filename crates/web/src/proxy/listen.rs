@@ -1,0 +1,81 @@
+//! The socket of the proxy, and the thread that serves it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use helve_contract::CancellationToken;
+use tokio::{net::UnixListener, runtime, sync::Semaphore};
+
+use super::Gateway;
+
+/// The most connections at once.
+const MOST: usize = 256;
+
+/// A proxy that listens. It ends, and its socket is removed, when this is dropped.
+pub struct Listening {
+    socket: PathBuf,
+    stop: CancellationToken,
+}
+
+impl Listening {
+    /// Where it listens.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Listens on a new socket in a folder of ours. A thread of its own serves it, so that a busy session does not stop it.
+pub fn listen(gateway: Gateway, socket: &Path) -> io::Result<Listening> {
+    if socket.symlink_metadata().is_ok() {
+        fs::remove_file(socket)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(socket)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("proxy".into()).spawn(move || {
+        runtime.block_on(async {
+            let Ok(listener) = UnixListener::from_std(listener) else { return };
+            tokio::select! {
+                () = accept(&listener, &gateway) => {}
+                () = stopped.cancelled() => {}
+            }
+        });
+        // What is still under way ends with the one who wanted it.
+        runtime.shutdown_background();
+    })?;
+    Ok(Listening { socket: socket.to_owned(), stop })
+}
+
+async fn accept(listener: &UnixListener, gateway: &Gateway) {
+    let room = Arc::new(Semaphore::new(MOST));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let gateway = gateway.clone();
+                tokio::spawn(async move {
+                    gateway.serve(stream).await;
+                    drop(place);
+                });
+            }
+            // No more files can be opened just now: others will be closed.
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+    }
+}

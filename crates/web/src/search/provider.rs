@@ -1,0 +1,301 @@
+//! The search that the operator chose, and how it is done.
+
+use helve_contract::{
+    Call, Error, Result,
+    ports::{WebQuery, WebResult, WebResults},
+};
+use url::Url;
+
+use super::{
+    brave,
+    clean::{self, Seen},
+    domains::Domains,
+    duckduckgo, exa, fault, google, searxng, tavily,
+    wire::{self, LARGEST, Misread},
+};
+use crate::{
+    client::{Client, Proxy, Request, Response},
+    guard::Guard,
+};
+
+/// Who searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// Exa. Needs a key.
+    Exa,
+    /// DuckDuckGo Lite. Needs none.
+    DuckDuckGo,
+    /// A SearXNG server of the operator's choice.
+    SearXng,
+    /// Brave Search. Needs a key.
+    Brave,
+    /// Google's custom search. Needs a key and the id of an engine.
+    Google,
+    /// Tavily. Needs a key.
+    Tavily,
+}
+
+impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Exa, Self::DuckDuckGo, Self::SearXng, Self::Brave, Self::Google, Self::Tavily];
+
+    /// Its name in the settings and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exa => "exa",
+            Self::DuckDuckGo => "duckduckgo",
+            Self::SearXng => "searxng",
+            Self::Brave => "brave",
+            Self::Google => "google",
+            Self::Tavily => "tavily",
+        }
+    }
+
+    /// Its name for people.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Exa => "Exa",
+            Self::DuckDuckGo => "DuckDuckGo",
+            Self::SearXng => "SearXNG",
+            Self::Brave => "Brave Search",
+            Self::Google => "Google",
+            Self::Tavily => "Tavily",
+        }
+    }
+
+    /// The variable that holds its key, unless the settings name another. `None`: it needs none.
+    pub const fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Exa => Some("EXA_API_KEY"),
+            Self::Brave => Some("BRAVE_API_KEY"),
+            Self::Google => Some("GOOGLE_API_KEY"),
+            Self::Tavily => Some("TAVILY_API_KEY"),
+            Self::DuckDuckGo | Self::SearXng => None,
+        }
+    }
+
+    /// Where it is, unless the settings say otherwise.
+    const fn address(self) -> Option<&'static str> {
+        match self {
+            Self::Exa => Some("https://api.exa.ai"),
+            Self::DuckDuckGo => Some("https://lite.duckduckgo.com"),
+            Self::Brave => Some("https://api.search.brave.com"),
+            Self::Google => Some("https://www.googleapis.com"),
+            Self::Tavily => Some("https://api.tavily.com"),
+            Self::SearXng => None,
+        }
+    }
+
+    /// The most results of one request.
+    const fn most(self) -> usize {
+        match self {
+            Self::Google => 10,
+            Self::Brave | Self::Tavily => 20,
+            Self::DuckDuckGo | Self::SearXng | Self::Exa => 100,
+        }
+    }
+}
+
+/// What the operator said about searches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `auto` (Exa where its key is set, else DuckDuckGo) or a provider's name.
+    pub provider: String,
+    /// Where the provider is, instead of its usual address.
+    pub base_url: Option<String>,
+    /// The variable of the environment that holds the key, instead of the usual one.
+    pub key_env: Option<String>,
+    /// The id of Google's search engine (`cx`).
+    pub engine: Option<String>,
+}
+
+/// A provider that is ready to be asked.
+#[derive(Clone)]
+pub struct Search {
+    pub(super) provider: Provider,
+    pub(super) base: Url,
+    pub(super) key: String,
+    engine: String,
+    pub(super) client: Client,
+}
+
+/// What is asked of a provider: the words and limits that it knows itself.
+pub(super) struct Asked<'a> {
+    pub(super) query: &'a WebQuery,
+    pub(super) domains: &'a Domains,
+    /// How many results to ask for. More than are wanted where some will be left out.
+    pub(super) count: usize,
+    pub(super) now: helve_contract::jiff::Timestamp,
+}
+
+/// One result as the provider wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Raw {
+    pub(super) title: String,
+    pub(super) url: String,
+    pub(super) snippet: String,
+    pub(super) published: Option<String>,
+}
+
+impl Search {
+    /// A provider by the settings. Keys come from the environment, through `variable`.
+    pub fn new(settings: &Settings, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let held = |name: &str| variable(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+        let provider = match settings.provider.as_str() {
+            "" | "auto" if held(settings.key_env.as_deref().unwrap_or("EXA_API_KEY")).is_some() => Provider::Exa,
+            "" | "auto" => Provider::DuckDuckGo,
+            name => Provider::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
+                let names: Vec<_> = Provider::ALL.iter().map(|it| it.name()).collect();
+                Error::failed(format!("no search provider `{name}`; there are auto, {}", names.join(", ")))
+            })?,
+        };
+        let address = settings.base_url.as_deref().or(provider.address()).ok_or_else(|| {
+            Error::failed("SearXNG has no address of its own; set search.base_url to that of a server")
+        })?;
+        let key = match settings.key_env.as_deref().or(provider.key_variable()) {
+            Some(name) => held(name).ok_or(name),
+            None => Ok(String::new()),
+        };
+        let key = match (key, provider.key_variable()) {
+            (Ok(key), _) => key,
+            (Err(_), None) => String::new(),
+            (Err(name), Some(_)) => {
+                return Err(Error::failed(format!(
+                    "{} needs a key, and the variable {name} holds none; set it, or choose another search.provider",
+                    provider.title()
+                )));
+            }
+        };
+        let engine = settings.engine.clone().or_else(|| held("GOOGLE_CSE_ID")).unwrap_or_default();
+        if provider == Provider::Google && engine.is_empty() {
+            return Err(Error::failed("Google needs the id of a search engine; set search.engine or GOOGLE_CSE_ID"));
+        }
+        let base = wire::base(address)?;
+        // What the operator wrote may be private; the usual addresses of the services may not.
+        let client = match &settings.base_url {
+            Some(address) => wire::client_for(&[address])?,
+            None => Client::new(Guard::new()),
+        };
+        Ok(Self { provider, base, key, engine, client })
+    }
+
+    /// Searches go by this proxy.
+    #[must_use]
+    pub fn by_proxy(self, proxy: Proxy) -> Self {
+        Self { client: self.client.by_proxy(proxy), ..self }
+    }
+
+    /// Who searches.
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// Where. The operator chose it: it may be a private address.
+    pub fn base_url(&self) -> &Url {
+        &self.base
+    }
+
+    /// Searches.
+    pub async fn search(&self, call: &Call, query: &WebQuery) -> Result<WebResults> {
+        let (asked, domains) = checked(query)?;
+        // Some of the results may be of other domains, whatever the provider promises.
+        let spare = if domains.is_empty() { asked.count } else { asked.count.saturating_mul(2) };
+        let count = spare.min(self.provider.most()).max(1);
+        let asked_of = Asked { query: &asked, domains: &domains, count, now: call.now() };
+        let answer = wire::carry(&self.client, call, self.request(&asked_of), LARGEST).await?;
+        fault::check(self, &answer)?;
+        let found = self.read(&answer).map_err(|what| fault::misread(self, &what))?;
+        Ok(self.results(&asked, &domains, found))
+    }
+
+    fn request(&self, asked: &Asked<'_>) -> Request {
+        match self.provider {
+            Provider::Exa => exa::request(&self.base, &self.key, asked),
+            Provider::DuckDuckGo => duckduckgo::request(&self.base, asked),
+            Provider::SearXng => searxng::request(&self.base, asked),
+            Provider::Brave => brave::request(&self.base, &self.key, asked),
+            Provider::Google => google::request(&self.base, &self.key, &self.engine, asked),
+            Provider::Tavily => tavily::request(&self.base, &self.key, asked),
+        }
+    }
+
+    fn read(&self, answer: &Response) -> Result<Vec<Raw>, Misread> {
+        match self.provider {
+            Provider::Exa => exa::read(&wire::json(answer)?),
+            Provider::DuckDuckGo => duckduckgo::read(&answer.body),
+            Provider::SearXng => searxng::read(&wire::json(answer)?),
+            Provider::Brave => brave::read(&wire::json(answer)?),
+            Provider::Google => google::read(&wire::json(answer)?),
+            Provider::Tavily => tavily::read(&wire::json(answer)?),
+        }
+    }
+
+    /// The results that are wanted, cleaned, and what is to be said about them.
+    fn results(&self, query: &WebQuery, domains: &Domains, found: Vec<Raw>) -> WebResults {
+        let (mut seen, mut strange, mut elsewhere) = (Seen::default(), 0, 0);
+        let mut results: Vec<WebResult> = Vec::new();
+        for raw in found {
+            let Some(url) = clean::address(&raw.url) else {
+                strange += 1;
+                continue;
+            };
+            if !domains.want(&url) {
+                elsewhere += 1;
+            } else if results.len() < query.count && seen.is_new(&url) {
+                results.push(clean::result(raw, &url));
+            }
+        }
+        let mut notes = Vec::new();
+        if elsewhere > 0 {
+            notes.push(format!("{} left out: not from the wanted domains", counted(elsewhere)));
+        }
+        if strange > 0 {
+            notes.push(format!("{} left out: not an http or https address", counted(strange)));
+        }
+        if let Some(note) = self.unknown_category(query) {
+            notes.push(note);
+        }
+        WebResults { provider: self.provider.name().to_owned(), base_url: told(&self.base), results, notes }
+    }
+
+    fn unknown_category(&self, query: &WebQuery) -> Option<String> {
+        let category = query.category.as_deref()?;
+        let known = match self.provider {
+            Provider::Exa | Provider::SearXng => true,
+            Provider::Tavily => tavily::TOPICS.contains(&category),
+            Provider::DuckDuckGo | Provider::Brave | Provider::Google => false,
+        };
+        (!known).then(|| {
+            let category = clean::clean(category, 40);
+            format!("{} has no category `{category}`; it was left out", self.provider.title())
+        })
+    }
+}
+
+/// The query as it is sent: words without control characters, a count that makes sense, domains understood.
+fn checked(query: &WebQuery) -> Result<(WebQuery, Domains)> {
+    let text = clean::clean(&query.text, LONGEST);
+    if text.is_empty() {
+        return Err(Error::failed("the query is empty; say what to search for"));
+    }
+    let domains = Domains::new(&query.only, &query.without)?;
+    let category = query.category.as_ref().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    Ok((WebQuery { text, count: query.count.clamp(1, 100), category, ..query.clone() }, domains))
+}
+
+/// The most characters of a query.
+const LONGEST: usize = 400;
+
+/// The base address as it is shown: without a final slash, and without what may be secret in it.
+pub(super) fn told(base: &Url) -> String {
+    let mut shown = base.clone();
+    _ = shown.set_username("");
+    _ = shown.set_password(None);
+    shown.set_query(None);
+    shown.set_fragment(None);
+    shown.as_str().trim_end_matches('/').to_owned()
+}
+
+fn counted(count: usize) -> String {
+    if count == 1 { "1 result was".to_owned() } else { format!("{count} results were") }
+}
