@@ -4,7 +4,9 @@ mod engine;
 mod exec;
 mod files;
 mod mcp;
+mod memory;
 mod patch;
+mod schedules;
 mod search;
 
 pub(crate) use mcp::echo;
@@ -17,11 +19,13 @@ use crate::report::Report;
 type Group = fn(&mut Report) -> Result<()>;
 
 /// All groups, in the order in which they run.
-pub(crate) const ALL: [(&str, Group); 6] = [
+pub(crate) const ALL: [(&str, Group); 8] = [
     ("engine", engine::run),
     ("files", files::run),
     ("search", search::run),
     ("patch", patch::run),
     ("exec", exec::run),
     ("mcp", mcp::run),
+    ("memory", memory::run),
+    ("schedules", schedules::run),
 ];

@@ -12,6 +12,7 @@ use helve_contract::{
 use crate::{
     Ended, Event,
     circles::{Done, Verdict},
+    compact::middle_out,
     model::Use,
     turn::{Turn, progress},
 };
@@ -20,6 +21,8 @@ use crate::{
 const MOST: usize = 64;
 /// How many run side by side.
 const SIDE_BY_SIDE: usize = 10;
+/// Characters of a result that a model is shown; a dialect may allow more than any window holds.
+const SHOWN: usize = 100_000;
 /// What a call says that had not begun when the user spoke.
 const SKIPPED: &str = "Skipped due to user interrupt.";
 
@@ -67,7 +70,9 @@ impl Turn<'_> {
             return Some(format!("not run, because the turn ends here: {why}"));
         }
         (done >= MOST).then(|| {
-            format!("not run: at most {MOST} calls of one answer are. Call again in your next answer if it is still needed.")
+            format!(
+                "not run: at most {MOST} calls of one answer are. Call again in your next answer if it is still needed."
+            )
         })
     }
 
@@ -136,6 +141,7 @@ impl Turn<'_> {
                 Verdict::Warn(words) => reply.text.push_str(&format!("\n\n[{words}]")),
                 Verdict::Stop(words) => stop = stop.or(Some(words)),
             }
+            reply.text = middle_out(&reply.text, SHOWN);
             let from = format!("{} {}", call.name, call.id);
             parts.push(Part::ToolResult {
                 tool_call_id: call.id,

@@ -89,16 +89,24 @@ impl Circles {
         let factor = if done.took >= PATIENT { PATIENCE } else { 1 };
         let name = done.name;
         if done.failed && times >= FAILURES * factor {
-            return Verdict::Stop(format!("`{name}` was called {times} times with the same arguments and failed in the same way each time"));
+            return Verdict::Stop(format!(
+                "`{name}` was called {times} times with the same arguments and failed in the same way each time"
+            ));
         }
         if times >= STOPPED * factor {
-            return Verdict::Stop(format!("`{name}` was called {times} times with the same arguments and the same result"));
+            return Verdict::Stop(format!(
+                "`{name}` was called {times} times with the same arguments and the same result"
+            ));
         }
         if rounds >= STOPPED {
-            return Verdict::Stop(format!("two calls followed each other by turns {rounds} times, each with the same result (the last was `{name}`)"));
+            return Verdict::Stop(format!(
+                "two calls followed each other by turns {rounds} times, each with the same result (the last was `{name}`)"
+            ));
         }
         if times >= WARNED * factor {
-            return Verdict::Warn(format!("This is call {times} of its kind with the same result. Calling again will not change it: do something else, or say what is in the way."));
+            return Verdict::Warn(format!(
+                "This is call {times} of its kind with the same result. Calling again will not change it: do something else, or say what is in the way."
+            ));
         }
         if rounds >= WARNED {
             return Verdict::Warn("Two calls have followed each other by turns, each with the same result. This leads nowhere: do something else, or say what is in the way.".to_owned());

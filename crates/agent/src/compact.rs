@@ -115,7 +115,9 @@ impl Turn<'_> {
         let begins = if is_summary(first) { 1 } else { first.seq };
         let ends = last.seq.max(begins);
         let (text, spent) = self.summary(older).await;
-        let head = format!("{SUMMARY} messages {begins} to {ends}, which are left out here; they are kept with the conversation]");
+        let head = format!(
+            "{SUMMARY} messages {begins} to {ends}, which are left out here; they are kept with the conversation]"
+        );
         let last_words = last_words(&self.history.view[..older]);
         let still = last_words.map(|it| format!("\n\nThe user's last words in them:\n{it}")).unwrap_or_default();
         self.spent = added(self.spent, spent);
@@ -195,7 +197,7 @@ fn shorten(part: &mut Part) {
 }
 
 /// A text without its middle, when it is longer than `most` characters.
-fn middle_out(text: &str, most: usize) -> String {
+pub(crate) fn middle_out(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most + 200 {
         return text.to_owned();
@@ -254,7 +256,10 @@ fn bare(view: &[Message]) -> String {
 /// The user's last words among these messages.
 fn last_words(view: &[Message]) -> Option<String> {
     let last = view.iter().rev().find(|it| it.role == Speaker::User)?;
-    let words: Vec<&str> =
-        last.parts.iter().filter_map(|it| if let Part::Text { text } = it { Some(text.as_str()) } else { None }).collect();
+    let words: Vec<&str> = last
+        .parts
+        .iter()
+        .filter_map(|it| if let Part::Text { text } = it { Some(text.as_str()) } else { None })
+        .collect();
     Some(middle_out(&words.join("\n"), WORDS)).filter(|it| !it.is_empty())
 }

@@ -143,7 +143,8 @@ mod tests {
             { "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "b"] },
             { "properties": { "a": { "type": "string" } }, "required": ["a"] },
         ] });
-        let wanted = json!({ "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a"], "type": "object" });
+        let wanted =
+            json!({ "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a"], "type": "object" });
         assert_eq!(plain(&choice), wanted);
     }
 }

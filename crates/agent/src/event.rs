@@ -14,6 +14,7 @@ pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "events are lent, and not kept in lists")]
 pub enum Event {
     /// The model is asked.
     Asking {

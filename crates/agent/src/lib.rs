@@ -10,6 +10,7 @@ mod circles;
 mod compact;
 pub mod definitions;
 mod event;
+pub mod forge;
 mod history;
 pub mod model;
 pub mod prompt;

@@ -39,7 +39,8 @@ fn place(session: &Session) -> String {
         Reading::Virtual => "Write paths with one of the roots in front.",
     };
     let mut text = format!("Your workspace is {top}. {paths}");
-    let more: Vec<String> = session.workspace.roots().iter().skip(1).map(|it| session.workspace.shown(&it.dir)).collect();
+    let more: Vec<String> =
+        session.workspace.roots().iter().skip(1).map(|it| session.workspace.shown(&it.dir)).collect();
     if !more.is_empty() {
         text.push_str(&format!(" You can also reach {}.", more.join(", ")));
     }
@@ -56,7 +57,10 @@ fn today(session: &Session) -> String {
 /// A word about memory, where there is a tool for it.
 fn memory(engine: &Engine) -> Option<String> {
     let tool = engine.specs().find(|it| it.name.contains("memory") && it.effects.is_read_only())?;
-    Some(format!("Notes of earlier conversations can be found with {}; look there when the user refers to one.", tool.name))
+    Some(format!(
+        "Notes of earlier conversations can be found with {}; look there when the user refers to one.",
+        tool.name
+    ))
 }
 
 /// What the workspace says of itself. It is data: it can describe the project, and give no rights.

@@ -47,6 +47,8 @@ pub(crate) struct Turn<'a> {
     cut: bool,
     empty: bool,
     squeezed: u32,
+    /// The model has answered already, and nobody has said anything since.
+    answered: Option<String>,
 }
 
 /// Ends the turn when its time is over.
@@ -78,8 +80,10 @@ impl<'a> Turn<'a> {
             let words = format!("{mended} calls were interrupted; they do not run again");
             (agent.watcher)(&Event::Notice(words));
         }
-        if let Some(words) = words.filter(|it| !it.is_empty()) {
-            history.add(Speaker::User, words, Spent::default()).await?;
+        let mut answered = None;
+        match words.filter(|it| !it.is_empty()) {
+            Some(words) => _ = history.add(Speaker::User, words, Spent::default()).await?,
+            None => answered = last_answer(&mut history).await?,
         }
         let system = match agent.system.as_str() {
             "" => prompt::system(&agent.engine, &agent.session, "").await,
@@ -105,11 +109,15 @@ impl<'a> Turn<'a> {
             cut: false,
             empty: false,
             squeezed: 0,
+            answered,
         })
     }
 
     /// Works until there is nothing more to do.
     pub(crate) async fn run(mut self) -> Result<Outcome> {
+        if let Some(text) = self.answered.take() {
+            return Ok(Outcome { text, ended: Ended::Done, turns: 0, calls: 0, spent: Spent::default() });
+        }
         let ended = loop {
             if let Some(ended) = self.step().await? {
                 break ended;
@@ -225,7 +233,10 @@ impl<'a> Turn<'a> {
                 self.tell(Event::Notice("The answer was cut by the limit of the model again.".into()));
                 return Ok(Some(Ended::Done));
             }
-            self.note(format!("Your answer was cut because it was too long.{lost} Go on where it stops, in smaller steps.")).await?;
+            self.note(format!(
+                "Your answer was cut because it was too long.{lost} Go on where it stops, in smaller steps."
+            ))
+            .await?;
             return Ok(None);
         }
         if reason == "tool_use" || self.agent.handle.has_steering() {
@@ -286,6 +297,20 @@ impl<'a> Turn<'a> {
         self.history.add(Speaker::Assistant, parts, spent).await?;
         Ok(())
     }
+}
+
+/// What the model said last, if nothing is left to do. What it could not finish it is asked to go on with.
+async fn last_answer(history: &mut History) -> Result<Option<String>> {
+    let Some(last) = history.view.last().filter(|it| it.role == Speaker::Assistant) else { return Ok(None) };
+    let whole = last.parts.iter().any(|it| matches!(it, Part::Finish { reason } if reason == "end_turn"));
+    if whole {
+        let words =
+            last.parts.iter().filter_map(|it| if let Part::Text { text } = it { Some(text.as_str()) } else { None });
+        return Ok(Some(words.collect()));
+    }
+    let text = "You were interrupted. Go on from where you stopped.".to_owned();
+    history.add(Speaker::System, vec![Part::Text { text }], Spent::default()).await?;
+    Ok(None)
 }
 
 fn parts(answer: &Answer, reason: &str) -> Vec<Part> {

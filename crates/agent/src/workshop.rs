@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use helve_contract::{Result, Session, ports::Agents};
+use helve_contract::{Errand, Result, Session, ports::Agents};
 use helve_engine::{Engine, Mode};
 
 use crate::model::Model;
@@ -42,4 +42,10 @@ pub struct Need {
     pub parent: Option<Arc<Session>>,
     /// Who starts agents for it.
     pub agents: Option<Arc<dyn Agents>>,
+    /// Further folders that it may read.
+    pub reads: Vec<PathBuf>,
+    /// What it does in a planned run.
+    pub errand: Option<Errand>,
+    /// The file that its calls are recorded in, instead of one of its own.
+    pub record: Option<PathBuf>,
 }

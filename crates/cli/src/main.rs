@@ -17,6 +17,7 @@ mod talk;
 mod terminal;
 mod tokens;
 mod undo;
+mod web;
 mod wire;
 mod workshop;
 
@@ -48,9 +49,12 @@ enum Command {
     Chat(commands::chat::Args),
     Sessions(commands::sessions::Args),
     Schedule(commands::schedule::Args),
+    Forge(commands::forge::Args),
     Tools(commands::tools::Args),
     Call(commands::call::Args),
     Batch(commands::batch::Args),
+    #[command(hide = true)]
+    PlanBash(commands::plan_bash::Args),
     Mcp(commands::mcp::Args),
     Doctor(commands::doctor::Args),
     Config(commands::config::Args),
@@ -70,9 +74,11 @@ fn main() -> ExitCode {
         Command::Chat(args) => args.run(),
         Command::Sessions(args) => args.run(),
         Command::Schedule(args) => args.run(),
+        Command::Forge(args) => args.run(),
         Command::Tools(args) => args.run(),
         Command::Call(args) => args.run(),
         Command::Batch(args) => args.run(),
+        Command::PlanBash(args) => args.run(),
         Command::Mcp(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),

@@ -21,6 +21,8 @@ use tokio::{
 };
 
 use crate::{
+    commands::schedule,
+    channels,
     config::{Origin, Settings},
     fault::Fault,
     modules,
@@ -185,7 +187,7 @@ pub(crate) fn open(
         Purpose::Serve(_) => state::random_id()?,
     };
     let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
-    let room = room(settings, &state, Wish { run: run.clone(), top: None, reading: dialect.reading, lasting })?;
+    let room = room(settings, &state, Wish { run: run.clone(), top: None, reading: dialect.reading, lasting, reads: Vec::new() })?;
     let wanted = match &purpose {
         Purpose::Call(Some(tool)) => Wanted::For(tool),
         Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
@@ -195,6 +197,8 @@ pub(crate) fn open(
     let mut session = Session::new(run.clone(), room.workspace.clone(), ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
     session.tolerant = settings.flag("tools.tolerant_edit");
+    session.scheduling = schedule::rules(settings, Some(dialect.name));
+    session.draft = draft(dialect.name, &run);
 
     let builder = outside::free(&dialect, imports.entries(&dialect))
         .into_iter()
@@ -251,15 +255,18 @@ pub(crate) struct Wish {
     pub(crate) reading: Reading,
     /// Whether `/tmp` lasts from one command to the next.
     pub(crate) lasting: bool,
+    /// Further folders that it may read.
+    pub(crate) reads: Vec<PathBuf>,
 }
 
 /// Makes a room by the settings.
 pub(crate) fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
-    let Wish { run, top, reading, lasting } = wish;
+    let Wish { run, top, reading, lasting, reads } = wish;
     let spill = state.join("spill").join(&run);
     state::private(&spill)?;
     let mut roots = roots(settings, top.as_deref(), reading, (state, &run))?;
     roots.insert(1, Root::readable(&spill).named("spill"));
+    roots.extend(reads.into_iter().map(Root::readable));
     let leftovers = Leftovers { state: state.to_owned(), run: run.clone(), keep: keep(settings) };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     let scratch = state.join("tmp").join(&run);
@@ -319,7 +326,20 @@ pub(crate) fn imports(
 
 /// What every session can reach, by the settings. Nothing is opened before it is used.
 pub(crate) fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Ports {
-    Ports { tasks, documents: Arc::new(helve_web::Reader::new()), store: store(settings, state), channels: crate::channels::open(settings), ..Ports::new(host) }
+    let reader = Arc::new(helve_web::Reader::new());
+    Ports {
+        tasks,
+        web: crate::web::open(settings, reader.clone()),
+        documents: reader,
+        store: store(settings, state),
+        channels: channels::open(settings),
+        ..Ports::new(host)
+    }
+}
+
+/// Where plans are drafted: files and a shell in memory, for the dialect that plans.
+pub(crate) fn draft(dialect: &str, id: &str) -> Option<Arc<Session>> {
+    (dialect == "forge").then(|| Arc::new(helve_hosts::memory::Memory::new().session(id)))
 }
 
 /// Where conversations, notes and schedules are kept.

@@ -13,8 +13,12 @@ use helve_contract::{
     serde_json::Value,
 };
 use helve_engine::{Dialect, NameList, PROTECTED, is_homely};
-use helve_hosts::{Allowed, Docker, Local, Net, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted};
+use helve_hosts::{Allowed, Docker, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted};
 use helve_tools::shell::{Run, RunOut};
+use helve_web::{
+    guard::Guard,
+    proxy::{Gateway, Hosts, listen_privately},
+};
 
 use crate::{config::Settings, fault::Fault, remark};
 
@@ -62,9 +66,22 @@ pub(crate) fn host(
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
     let protected = plain.into_iter().chain(protected).chain(held).collect();
-    let wishes = SandboxSettings { protected, protected_at_home, scratch, ..wishes(settings) };
+    let proxy = proxy(settings)?;
+    let wishes = SandboxSettings { protected, protected_at_home, scratch, proxy, ..wishes(settings) };
     let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
     Ok(Arc::new(Local::with(Arc::new(sandbox))))
+}
+
+/// The proxy that commands go out by, where they may reach some hosts.
+fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
+    if settings.text("sandbox.network") != Some("allowlist") {
+        return Ok(None);
+    }
+    let wrong = |why: String| Fault::usage(format!("sandbox.allow_hosts: {why}"));
+    let hosts = Hosts::new(settings.list("sandbox.allow_hosts")).map_err(wrong)?;
+    let gateway = Gateway::new(hosts, Guard::new()).map_err(wrong)?;
+    let listening = listen_privately(gateway)?;
+    Ok(Some(ProxySocket { path: listening.socket().to_owned(), keep: Arc::new(listening) }))
 }
 
 /// This machine's files, and its programs in a container.
@@ -116,7 +133,11 @@ fn wishes(settings: &Settings) -> SandboxSettings {
         },
         readable: folders("sandbox.readable"),
         writable: folders("sandbox.writable"),
-        network: if settings.text("sandbox.network") == Some("on") { Net::On } else { Net::Off },
+        network: match settings.text("sandbox.network") {
+            Some("on") => Net::On,
+            Some("allowlist") => Net::Listed,
+            _ => Net::Off,
+        },
         ..SandboxSettings::default()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Wanted {
     /// The last one of this workspace.
     Last,
     /// This one.
-    Of(SessionRecord),
+    Of(Box<SessionRecord>),
 }
 
 /// A conversation that is open.
@@ -44,7 +44,7 @@ pub(crate) struct How {
 pub(crate) async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher) -> Result<Talk, Fault> {
     let record = match wanted {
         Wanted::New => None,
-        Wanted::Of(record) => Some(record),
+        Wanted::Of(record) => Some(*record),
         Wanted::Last => Some(last(bench).await?),
     };
     if let Some(record) = &record {
@@ -84,7 +84,9 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     let which = Which { top_only: true, workspace: Some(workspace.clone()), most: 1, ..Which::default() };
     let (found, _) = bench.store().conversations(&which).await?;
     found.into_iter().next().ok_or_else(|| {
-        Fault::usage(format!("there is no conversation in {workspace} to go on with; leave --continue out to begin one"))
+        Fault::usage(format!(
+            "there is no conversation in {workspace} to go on with; leave --continue out to begin one"
+        ))
     })
 }
 

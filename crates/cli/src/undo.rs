@@ -135,7 +135,9 @@ impl Memory {
         for file in turn.files.iter().rev() {
             match restore(host, file).await {
                 Ok(()) => undone.restored.push(file.path.to_string()),
-                Err(Error::File { fault: FileFault::Changed | FileFault::Exists | FileFault::Missing { .. }, .. }) => {
+                Err(Error::File {
+                    fault: FileFault::Changed | FileFault::Exists | FileFault::Missing { .. }, ..
+                }) => {
                     undone.skipped.push(format!("{}: it was changed after that turn; left as it is", file.path));
                 }
                 Err(error) => undone.skipped.push(format!("{}: {error}", file.path)),
@@ -272,14 +274,8 @@ impl Remembering {
     /// Remembers a folder that is about to go, file by file.
     async fn look_beneath(&self, path: &SafePath) -> Vec<SafePath> {
         let noise = Noise { ignored: true, hidden: true };
-        let find = Find {
-            pattern: None,
-            whole_path: false,
-            kind: Some(Kind::File),
-            noise,
-            order: Order::Path,
-            limit: FILES,
-        };
+        let find =
+            Find { pattern: None, whole_path: false, kind: Some(Kind::File), noise, order: Order::Path, limit: FILES };
         let found = self.inner.find(path, &find).await.unwrap_or_default();
         let mut files = Vec::new();
         for file in found.files {

@@ -15,11 +15,12 @@ use helve_contract::{
     Access, Error, Result, Session,
     ports::{Agents, Nobody, Store, User},
 };
-use helve_engine::{Approver, Builder, Dialect, Engine, Gate, Mode, ModeSwitch, Spill};
+use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, ModeSwitch, Spill};
 use helve_mcp::client::Servers;
 use tokio::runtime::Runtime;
 
 use crate::{
+    commands::schedule,
     config::Settings,
     fault::Fault,
     outside,
@@ -68,7 +69,8 @@ impl Bench {
     /// A workshop by the settings. Plugins and MCP servers are started here, once.
     pub(crate) fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
         let state = setup::state_folder(&settings)?;
-        let wish = Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false };
+        let wish =
+            Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
         let yard = setup::room(&settings, &state, wish)?;
         let imports = setup::imports(&settings, dialect, &outside::Wanted::All, (&state, &yard), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
@@ -193,13 +195,15 @@ impl Bench {
             top: need.workspace.clone().filter(|it| *it != self.settings.workspace),
             reading: dialect.reading,
             lasting: true,
+            reads: need.reads.clone(),
         };
         let room = setup::room(&self.settings, &self.state, wish)?;
         let host = Arc::new(Remembering::new(room.host.clone(), self.memory.clone()));
         let mut ports = setup::ports(&self.settings, &self.state, host, room.tasks.clone());
         ports.store = self.store.clone();
-        if let Some(agents) = &*self.agents.lock().unwrap_or_else(PoisonError::into_inner) {
-            ports.agents = agents.clone();
+        let usual = self.agents.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(agents) = need.agents.clone().or(usual) {
+            ports.agents = agents;
         }
         let somebody = self.person.get().filter(|_| !need.alone);
         if let Some(somebody) = somebody {
@@ -214,6 +218,9 @@ impl Bench {
         let mut session = Session::new(need.id.clone(), room.workspace.clone(), ports);
         session.role = role;
         session.tolerant = self.settings.flag("tools.tolerant_edit");
+        session.scheduling = schedule::rules(&self.settings, Some(dialect.name));
+        session.errand.clone_from(&need.errand);
+        session.draft = setup::draft(dialect.name, &need.id);
         named_in(&mut session, need);
 
         let imports = outside::free(&dialect, self.imports.entries(&dialect));
@@ -260,13 +267,28 @@ impl Bench {
             session.go_to(parent.workspace.check(folder, Access::Read, None)?);
         }
         session.user.clone_from(&parent.user);
-        session.role = need.role.clone();
+        session.role.clone_from(&need.role);
         session.tolerant = parent.tolerant;
+        session.scheduling = parent.scheduling.clone();
+        session.errand = need.errand.clone().or_else(|| parent.errand.clone());
+        session.draft.clone_from(&parent.draft);
         named_in(&mut session, need);
         let engine = self.built(builder, need, gate, &spill)?;
         let made = Made { engine: Arc::downgrade(&engine), spill };
         self.made().insert(need.id.clone(), made);
         Ok((engine, Arc::new(session)))
+    }
+
+    /// Where the calls of a conversation are recorded: in a planned run all in one file, by task and attempt.
+    fn events(&self, need: &Need) -> Result<Events, Fault> {
+        let (Some(file), Some(errand)) = (&need.record, &need.errand) else {
+            return setup::events(&self.settings, &self.state, folder_name(&need.id)?, true);
+        };
+        let events = Events::file(file, &errand.run)?;
+        Ok(match &errand.task {
+            Some(task) => events.within(task, Some(errand.attempt.to_string())),
+            None => events,
+        })
     }
 
     /// A gate at this switch, with the rules of the settings.
@@ -288,7 +310,7 @@ impl Bench {
         let builder = builder
             .without(need.without.clone())
             .gate(gate)
-            .events(setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?)
+            .events(self.events(need)?)
             .spill(Spill::new(spill.to_owned(), setup::keep(&self.settings)))
             .scrub(setup::scrub(&self.settings));
         setup::finish(builder).map(Arc::new)
@@ -317,8 +339,7 @@ impl Workshop for Bench {
             name.clone_into(&mut endpoint.model);
             (endpoint.window, endpoint.prices) = (None, None);
         }
-        let model: Arc<dyn Model> =
-            Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
+        let model: Arc<dyn Model> = Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
         models.insert(name.to_owned(), model.clone());
         Ok(model)
     }

@@ -1,14 +1,14 @@
 //! `forge` (001): the toolset of planned multi-agent runs. Paths are absolute, every answer is a JSON object.
 
-mod plan;
 mod fetch;
+mod plan;
 mod search;
 
 use std::{num::NonZeroU64, time::Duration};
 
 use helve_contract::{Entry, Error, Keep, Reading, Reply, Result};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
-use helve_tools::{artifacts, fs, git, plan::Draft, shell};
+use helve_tools::{agents, artifacts, fs, git, plan::Draft, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -35,6 +35,7 @@ pub fn forge() -> Dialect {
         Entry::of::<artifacts::CreateSpec>(),
         Entry::of::<artifacts::CreateTask>(),
         Entry::of::<artifacts::SetDag>(),
+        Entry::of::<agents::SpawnAgent>(),
         Entry::of::<artifacts::EmitWalkthrough>(),
         Entry::of::<artifacts::AddSubtask>(),
         Entry::of::<artifacts::ReadSubtasks>(),

@@ -1,9 +1,11 @@
 //! `oxydra` (003): virtual roots, three safety tiers, answers cut at 16 KiB.
 
 mod agents;
+mod fetch;
+mod memory;
 mod messages;
 mod schedule;
-mod fetch;
+mod scratchpad;
 mod search;
 mod vault;
 
@@ -34,6 +36,13 @@ pub fn oxydra() -> Dialect {
         "send_media"        messages::SendMedia => helve_tools::messages::SendMedia, messages::sent;
         "delegate_to_agent" agents::DelegateToAgent => helve_tools::agents::Delegate, agents::delegated;
         "shell_exec"        ShellExec  => shell::Run,     ran;
+        "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
+        "memory_save"       memory::Save => helve_tools::memory::Save, memory::plain;
+        "memory_update"     memory::Update => helve_tools::memory::Update, memory::plain;
+        "memory_delete"     memory::Delete => helve_tools::memory::Delete, memory::plain;
+        "scratchpad_read"   scratchpad::Read => helve_tools::scratchpad::Read, memory::plain;
+        "scratchpad_write"  scratchpad::Write => helve_tools::scratchpad::Write, memory::plain;
+        "scratchpad_clear"  scratchpad::Clear => helve_tools::scratchpad::Clear, memory::plain;
         "schedule_create"   schedule::Create => helve_tools::schedule::Create, schedule::plain;
         "schedule_search"   schedule::Search => helve_tools::schedule::Search, schedule::plain;
         "schedule_edit"     schedule::Edit => helve_tools::schedule::Edit, schedule::plain;
@@ -49,6 +58,7 @@ pub fn oxydra() -> Dialect {
             // It looks at a file and changes none; what it may send goes to the user alone.
             "send_media" => return tool.with(|spec| spec.tier = Some(Tier::ReadOnly)),
             name if name.starts_with("schedule_") => 10,
+            name if name.starts_with("web_") => 30,
             _ => 15,
         };
         tool.with(|spec| spec.timeout = Duration::from_secs(seconds))

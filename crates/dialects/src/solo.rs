@@ -1,5 +1,6 @@
 //! `solo` (000): twenty plain tools of a single agent. Paths start at the workspace, errors are flagged, nothing asks.
 
+mod memory;
 mod messages;
 mod schedule;
 mod sessions;
@@ -39,6 +40,8 @@ pub fn solo() -> Dialect {
             "sessions_spawn"    sessions::Spawn => helve_tools::sessions::Spawn, sessions::plain;
             "subagents"         sessions::Subagents => helve_tools::sessions::Running, sessions::plain;
             "sessions_status"   sessions::Status => helve_tools::sessions::Status, sessions::plain;
+            "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
+            "memory_get"        memory::Get => helve_tools::memory::Get, memory::got;
         },
         roles: &[
             Role { name: "main", tools: &["*"] },

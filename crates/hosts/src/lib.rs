@@ -3,6 +3,7 @@
 mod docker;
 mod e2b;
 mod local;
+pub mod memory;
 mod parting;
 mod remote;
 mod sandbox;
@@ -13,6 +14,6 @@ pub use docker::Docker;
 pub use e2b::E2b;
 pub use local::{Local, Spawn};
 pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
-pub use sandbox::{Limits, Net, Report, Sandbox, SandboxSettings, Trial, Wanted};
+pub use sandbox::{Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings, Trial, Wanted};
 pub use supervise::{harden, inner_stage};
 pub use tasks::Runner;

@@ -116,8 +116,7 @@ impl Script {
     pub async fn serve(self) -> io::Result<Server> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
         let at = listener.local_addr()?;
-        let state =
-            Arc::new(State { script: Mutex::new(self), requests: Mutex::default(), wrong: Mutex::default() });
+        let state = Arc::new(State { script: Mutex::new(self), requests: Mutex::default(), wrong: Mutex::default() });
         let work = tokio::spawn(accept(listener, state.clone()));
         Ok(Server { at, state, work })
     }
@@ -240,10 +239,12 @@ async fn answer(request: Request<Incoming>, state: &Arc<State>) -> Response<Pipe
 fn embeddings(body: &Bytes) -> Response<Piped> {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let count = request["input"].as_array().map_or(1, Vec::len);
-    let data: Vec<Value> = (0..count)
-        .map(|at| json!({ "object": "embedding", "index": at, "embedding": [1.0, 0.0, 0.0] }))
-        .collect();
-    said(200, &json!({ "object": "list", "data": data, "usage": { "prompt_tokens": 1, "total_tokens": 1 } }).to_string())
+    let data: Vec<Value> =
+        (0..count).map(|at| json!({ "object": "embedding", "index": at, "embedding": [1.0, 0.0, 0.0] })).collect();
+    said(
+        200,
+        &json!({ "object": "list", "data": data, "usage": { "prompt_tokens": 1, "total_tokens": 1 } }).to_string(),
+    )
 }
 
 fn chat(body: &Bytes, state: &Arc<State>) -> Response<Piped> {
@@ -325,7 +326,14 @@ async fn play(beats: Vec<Beat>, size: usize, wait: Duration, send: mpsc::Sender<
                     }
                 }
             }
-            Beat::Cut => _ = send.send(Err(io::Error::other("cut on purpose"))).await,
+            Beat::Cut => {
+                // What was sent before is on its way first.
+                while send.capacity() < send.max_capacity() && !send.is_closed() {
+                    tokio::task::yield_now().await;
+                }
+                tokio::task::yield_now().await;
+                _ = send.send(Err(io::Error::other("cut on purpose"))).await;
+            }
             Beat::Stall => send.closed().await,
         }
     }

@@ -66,7 +66,9 @@ pub(crate) fn beats(step: &Step, number: u64, model: &str) -> Vec<Beat> {
     let middle = usize::midpoint(before_calls, beats.len());
     beats.push(line(&chunk(json!({}), finish(step).into()).to_string()));
     if let Some(usage) = usage(step) {
-        beats.push(line(&json!({ "id": "u", "object": "chat.completion.chunk", "choices": [], "usage": usage }).to_string()));
+        beats.push(line(
+            &json!({ "id": "u", "object": "chat.completion.chunk", "choices": [], "usage": usage }).to_string(),
+        ));
     }
     beats.push(line("[DONE]"));
 

@@ -29,7 +29,7 @@ struct Set {
 
 /// Sums of shares.
 #[derive(Default)]
-struct Sums([f64; 4], f64, Vec<f32>);
+struct Sums([f64; 4], f64);
 
 impl Sums {
     fn add(&mut self, right: &BTreeSet<usize>, hits: &[usize]) {

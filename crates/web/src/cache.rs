@@ -68,8 +68,12 @@ impl Cache {
 
 impl Pages {
     fn clear_old(&mut self, now: Timestamp) {
-        let old: Vec<_> =
-            self.kept.iter().filter(|(_, (since, _))| now.duration_since(*since) >= FRESH).map(|(key, _)| key.clone()).collect();
+        let old: Vec<_> = self
+            .kept
+            .iter()
+            .filter(|(_, (since, _))| now.duration_since(*since) >= FRESH)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in old {
             self.drop_one(&key);
         }

@@ -98,8 +98,11 @@ pub(super) fn told(kind: &Kind, alone: bool) -> String {
 
 /// The order with the facts that go with it.
 pub(super) fn words(order: &AgentOrder) -> String {
-    let facts: String = order.facts.iter().map(|fact| format!("\n- {}", fact.trim())).collect();
-    if facts.is_empty() { order.prompt.clone() } else { format!("{}\n\nKey facts:{facts}", order.prompt) }
+    let facts: Vec<&str> = order.facts.iter().map(|fact| fact.trim()).filter(|fact| !fact.is_empty()).collect();
+    if facts.is_empty() {
+        return order.prompt.clone();
+    }
+    format!("{}\n\nKey facts:\n- {}", order.prompt, facts.join("\n- "))
 }
 
 /// Everything that a child gets is its own: no door is shared with its parent.

@@ -133,8 +133,7 @@ fn goes_on(known: &BTreeSet<String>, name: &str, piece: &str) -> bool {
 
 /// Whether a text is one whole JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// An id that every provider takes: nine letters and digits.
@@ -157,7 +156,9 @@ mod tests {
 
     fn rebuilt(known: &[&str], deltas: &[Value]) -> Vec<(String, String)> {
         let mut calls = Accumulator::new(known.iter().copied());
-        deltas.iter().for_each(|it| calls.push(it));
+        for it in deltas {
+            calls.push(it);
+        }
         calls.calls().into_iter().map(|it| (it.name, it.input)).collect()
     }
 

@@ -114,7 +114,9 @@ pub(crate) fn status(at: &Endpoint, status: u16, body: &str, after: Option<Durat
         }
         401 | 403 => never(match &at.key {
             Some(key) => format!("{base} refuses the key from {} ({status}): check it ({words})", key.source()),
-            None => format!("{base} wants a key ({status}) and none is set: set one in the environment or the settings ({words})"),
+            None => format!(
+                "{base} wants a key ({status}) and none is set: set one in the environment or the settings ({words})"
+            ),
         }),
         402 => never(format!("there is no credit left at {base} (402): {words}")),
         404 if lower.contains("model") || !base.contains("/v1") && lower.contains("not found") && !is_page(body) => {
@@ -123,18 +125,16 @@ pub(crate) fn status(at: &Endpoint, status: u16, body: &str, after: Option<Durat
                 at.model
             ))
         }
-        404 | 405 => never(format!("{base} has no chat completions ({status}): the base URL should be the one that ends in /v1")),
-        300..=399 => never(format!("{base} points elsewhere ({status}); set the base URL to where it points")),
-        429 if lower.contains("insufficient_quota") => {
-            never(format!("the quota at {base} is used up (429): {words}"))
+        404 | 405 => {
+            never(format!("{base} has no chat completions ({status}): the base URL should be the one that ends in /v1"))
         }
+        300..=399 => never(format!("{base} points elsewhere ({status}); set the base URL to where it points")),
+        429 if lower.contains("insufficient_quota") => never(format!("the quota at {base} is used up (429): {words}")),
         429 => {
             let when = after.map(|it| format!(", and asks to wait {} s", seconds(it))).unwrap_or_default();
             Fault::Again { why: format!("{base} has too many requests (429){when}: {words}"), after }
         }
-        408 | 409 | 425 | 500..=599 => {
-            Fault::Again { why: format!("{base} failed ({status}): {words}"), after }
-        }
+        408 | 409 | 425 | 500..=599 => Fault::Again { why: format!("{base} failed ({status}): {words}"), after },
         _ => never(format!("{base} refused the request ({status}): {words}")),
     }
 }
@@ -166,8 +166,15 @@ pub(crate) fn after(header: Option<&str>) -> Option<Duration> {
 
 fn too_long(body: &str) -> bool {
     const SIGNS: [&str; 9] = [
-        "context_length", "context length", "context window", "maximum context", "too many tokens", "prompt is too long",
-        "exceeds the model", "exceed_context", "input is too long",
+        "context_length",
+        "context length",
+        "context window",
+        "maximum context",
+        "too many tokens",
+        "prompt is too long",
+        "exceeds the model",
+        "exceed_context",
+        "input is too long",
     ];
     let body = body.to_lowercase();
     SIGNS.iter().any(|it| body.contains(it))
@@ -230,7 +237,10 @@ mod tests {
         );
         assert_eq!(told(529, "{}"), "again: https://api.example.com/v1 failed (529): {}");
         assert_eq!(
-            told(400, r#"{"error":{"message":"maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#),
+            told(
+                400,
+                r#"{"error":{"message":"maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#
+            ),
             "never: the conversation does not fit into the model's window: maximum context length is 8192 tokens"
         );
         assert_eq!(

@@ -129,9 +129,8 @@ async fn settle(
     endpoint.prices = wanted.prices;
     if endpoint.model.is_empty() {
         let listed = list(&endpoint).await?;
-        let chosen = choose(&listed, prefer).ok_or_else(|| {
-            ModelError::Refused(format!("{base} lists no model; name one in the settings"))
-        })?;
+        let chosen = choose(&listed, prefer)
+            .ok_or_else(|| ModelError::Refused(format!("{base} lists no model; name one in the settings")))?;
         endpoint.model = chosen.id.clone();
         endpoint.window = endpoint.window.or(chosen.window);
         endpoint.prices = endpoint.prices.or(chosen.prices);
@@ -214,8 +213,20 @@ fn listed(item: &Value) -> Option<Listed> {
 /// The model to take where none is named: of those that are preferred the newest, else the first that talks.
 fn choose<'a>(listed: &'a [Listed], prefer: &[&str]) -> Option<&'a Listed> {
     const SILENT: [&str; 14] = [
-        "embed", "whisper", "tts", "audio", "image", "dall-e", "moderation", "realtime", "transcribe", "rerank", "guard",
-        "search", "sora", "ocr",
+        "embed",
+        "whisper",
+        "tts",
+        "audio",
+        "image",
+        "dall-e",
+        "moderation",
+        "realtime",
+        "transcribe",
+        "rerank",
+        "guard",
+        "search",
+        "sora",
+        "ocr",
     ];
     const SMALL: [&str; 4] = ["mini", "nano", "lite", "haiku"];
     let talks = |it: &&Listed| !SILENT.iter().any(|word| it.id.to_lowercase().contains(word));
@@ -252,11 +263,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_configured_wins_over_keys() {
         let env = |name: &str| (name == "OPENAI_API_KEY").then(|| "sk-1234567".to_owned());
-        let wanted = Wanted {
-            base_url: Some("http://127.0.0.1:9/v1".into()),
-            model: Some("m".into()),
-            ..Wanted::default()
-        };
+        let wanted =
+            Wanted { base_url: Some("http://127.0.0.1:9/v1".into()), model: Some("m".into()), ..Wanted::default() };
         let found = find(&env, &wanted).await.unwrap();
         assert_eq!((found.from.as_str(), found.endpoint.key.is_none()), ("the settings", true));
 
@@ -272,6 +280,10 @@ mod tests {
     async fn where_there_is_nothing_the_words_say_what_to_do() {
         let wanted = Wanted { no_probing: true, ..Wanted::default() };
         let error = find(&|_: &str| None, &wanted).await.unwrap_err().to_string();
-        assert!(error.starts_with("no model was found: set a base URL and a model in the settings, or one of OPENAI_API_KEY"));
+        assert!(
+            error.starts_with(
+                "no model was found: set a base URL and a model in the settings, or one of OPENAI_API_KEY"
+            )
+        );
     }
 }

@@ -151,7 +151,11 @@ impl OpenAi {
             return Err(faults::page(&self.endpoint));
         }
         let mut reader = Reader::new(ask, heard, &self.endpoint);
-        let whole = if kind.contains("json") { self.whole(response, &mut reader).await } else { self.stream(response, &mut reader).await };
+        let whole = if kind.contains("json") {
+            self.whole(response, &mut reader).await
+        } else {
+            self.stream(response, &mut reader).await
+        };
         whole?;
         let mut answer = reader.finish()?;
         self.bill(&mut answer, length);
@@ -421,7 +425,7 @@ fn is_near(url: &Url) -> bool {
     match name.parse::<IpAddr>() {
         Ok(IpAddr::V4(it)) => it.is_loopback() || it.is_private() || it.is_link_local(),
         Ok(IpAddr::V6(it)) => it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local(),
-        Err(_) => !name.contains('.') || name.ends_with(".local") || name.ends_with(".internal"),
+        Err(_) => matches!(name.rsplit_once('.'), None | Some((_, "local" | "internal"))),
     }
 }
 
@@ -458,8 +462,8 @@ pub(crate) fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ModelError> {
         }
     }
     for (name, value) in &endpoint.headers {
-        let header = HeaderName::try_from(name.as_str())
-            .map_err(|_| ModelError::Refused(format!("`{name}` is no header")))?;
+        let header =
+            HeaderName::try_from(name.as_str()).map_err(|_| ModelError::Refused(format!("`{name}` is no header")))?;
         put(header, value, name)?;
     }
     Ok(map)

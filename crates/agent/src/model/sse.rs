@@ -50,8 +50,7 @@ mod tests {
         let text = ": hello\r\n\r\nevent: x\r\ndata: {\"a\":\"ä\"}\r\n\r\ndata:b\n\nid: 7\rdata: c\r\rdata: [DONE]";
         for size in [1, 2, 3, 1000] {
             let mut lines = Lines::default();
-            let mut all: Vec<String> =
-                text.as_bytes().chunks(size).flat_map(|it| lines.push(it).unwrap()).collect();
+            let mut all: Vec<String> = text.as_bytes().chunks(size).flat_map(|it| lines.push(it).unwrap()).collect();
             all.extend(lines.end());
             assert_eq!(all, ["{\"a\":\"ä\"}", "b", "c", "[DONE]"]);
         }

@@ -171,7 +171,8 @@ impl Writer {
                     answered = at.is_some();
                     if let Some(at) = at {
                         let (id, _) = self.open.remove(at);
-                        self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": worded(content, *is_error) }));
+                        self.out
+                            .push(json!({ "role": "tool", "tool_call_id": id, "content": worded(content, *is_error) }));
                     }
                 }
                 Part::Binary { .. } if answered => {

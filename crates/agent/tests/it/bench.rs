@@ -42,10 +42,8 @@ impl Bench {
         let (agent, store) = agent(folder.path(), &server.url());
         let events = Arc::new(Mutex::new(Vec::new()));
         let heard = events.clone();
-        let agent = Agent {
-            watcher: Arc::new(move |event: &Event| heard.lock().unwrap().extend(line(event))),
-            ..agent
-        };
+        let agent =
+            Agent { watcher: Arc::new(move |event: &Event| heard.lock().unwrap().extend(line(event))), ..agent };
         Self { agent, server, store, events, folder }
     }
 
@@ -96,7 +94,7 @@ pub(crate) fn agent(folder: &Path, url: &str) -> (Agent, Sqlite) {
     let store = Sqlite::open(folder.join("store.db")).unwrap();
     let ports = Ports { store: Arc::new(store.clone()), ..Ports::new(Arc::new(Local::new())) };
     let session = Arc::new(Session::new("story", workspace, ports));
-    let only = ["Read", "Write", "Edit", "Glob", "Grep"].map(str::to_owned).to_vec();
+    let only = ["Read", "Write", "Edit", "Glob", "Grep", "Count", "Look"].map(str::to_owned).to_vec();
     let builder = Engine::builder(dialect).only(only).gate(Gate::new(Mode::Open));
     let engine = builder.tool(count(&folder.join("w/count.txt"))).tool(look()).build().unwrap();
     (Agent::new(Arc::new(engine), session, Arc::new(model(url))), store)
@@ -187,7 +185,9 @@ fn line(event: &Event) -> Option<String> {
         Event::Reasoning(text) => format!("thought {text}"),
         Event::Calling { name, .. } => format!("calling {name}"),
         Event::Progress { text, .. } => format!("progress {text}"),
-        Event::Called { name, reply, .. } => format!("called {name} {}", if reply.is_error { "failed" } else { "well" }),
+        Event::Called { name, reply, .. } => {
+            format!("called {name} {}", if reply.is_error { "failed" } else { "well" })
+        }
         Event::Retrying { why, .. } => format!("retrying {why}"),
         Event::Compacted { .. } => "compacted".to_owned(),
         Event::Notice(text) => format!("notice {text}"),

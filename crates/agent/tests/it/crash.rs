@@ -3,8 +3,8 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
     sync::Arc,
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -38,7 +38,7 @@ async fn child() {
     agent.say("Count to ten.").await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_kill_at_any_point_loses_nothing_that_was_kept() {
     let kills: u64 = std::env::var("HELVE_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(20);
     for seed in 0..kills {

@@ -23,7 +23,8 @@ async fn ask(model: &OpenAi) -> (Result<Answer, ModelError>, String) {
         Piece::Text(text) | Piece::Reasoning(text) => heard.lock().unwrap().push_str(text),
         Piece::Retry(..) => heard.lock().unwrap().push('↻'),
     };
-    let ask = Ask { system: "S", messages: &[message], tools: &[], max_tokens: Some(99), cancel: CancellationToken::new() };
+    let ask =
+        Ask { system: "S", messages: &[message], tools: &[], max_tokens: Some(99), cancel: CancellationToken::new() };
     let answer = model.answer(&ask, &ear).await;
     (answer, heard.into_inner().unwrap())
 }
@@ -111,7 +112,8 @@ async fn silence_is_not_waited_out() {
 #[tokio::test]
 async fn a_key_is_sent_and_never_shown() {
     let server = Script::new([Step::text("Hi.")]).key("sk-very-secret").serve().await.unwrap();
-    let with = |key: &str| Endpoint { key: Some(Key::new(key, "OPENAI_API_KEY")), ..Endpoint::new(server.url(), "scripted") };
+    let with =
+        |key: &str| Endpoint { key: Some(Key::new(key, "OPENAI_API_KEY")), ..Endpoint::new(server.url(), "scripted") };
     let good = with("sk-very-secret");
     assert!(!format!("{good:?}").contains("secret"));
     assert_eq!(ask(&OpenAi::new(good).unwrap()).await.0.unwrap().text, "Hi.");
@@ -125,7 +127,10 @@ async fn a_key_is_sent_and_never_shown() {
 async fn a_key_does_not_travel_in_the_clear() {
     let endpoint = Endpoint { key: Some(Key::new("k", "X")), ..Endpoint::new("http://models.example.com/v1", "m") };
     let words = OpenAi::new(endpoint).err().unwrap().to_string();
-    assert_eq!(words, "the key would be sent in the clear to http://models.example.com/v1; use https, or an address of this network");
+    assert_eq!(
+        words,
+        "the key would be sent in the clear to http://models.example.com/v1; use https, or an address of this network"
+    );
 }
 
 #[tokio::test]
@@ -134,7 +139,10 @@ async fn where_nothing_listens_the_words_ask_whether_it_runs() {
     let url = format!("http://127.0.0.1:{port}/v1");
     let endpoint = Endpoint { times: hasty(), tries: 2, ..Endpoint::new(&url, "m") };
     let words = ask(&OpenAi::new(endpoint).unwrap()).await.0.unwrap_err().to_string();
-    assert_eq!(words, format!("nothing listens at {url}: is the server running, and is the port right? (tried 2 times)"));
+    assert_eq!(
+        words,
+        format!("nothing listens at {url}: is the server running, and is the port right? (tried 2 times)")
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod agents;
 mod bench;
 mod crash;
 mod endpoint;

@@ -22,9 +22,7 @@ async fn small(script: Script, window: u64) -> Bench {
 
 #[tokio::test]
 async fn old_results_shrink_first() {
-    let steps = (0..9).map(|at| {
-        Step::calls([Use::of("Look", json!({ "what": "long", "n": at }))]).no_usage()
-    });
+    let steps = (0..9).map(|at| Step::calls([Use::of("Look", json!({ "what": "long", "n": at }))]).no_usage());
     let script = Script::new(steps.chain([Step::text("Done.").no_usage()]));
     let bench = small(script, 14_000).await;
     assert_eq!(bench.agent.say("Look nine times.").await.unwrap().ended, Ended::Done);
@@ -40,7 +38,8 @@ async fn old_results_shrink_first() {
 #[tokio::test]
 async fn older_messages_are_summed_up_and_the_conversation_goes_on() {
     let bench = small(
-        Script::default().lane("You sum up the first part", [Step::text("The user likes short answers.").no_usage()]),
+        Script::default()
+            .lane("You sum up the first part", [Step::text("The user likes short answers.").no_usage().times(20)]),
         4_000,
     )
     .await;

@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::Arc, thread};
 
 use helve_contract::{Effects, Reading};
 use helve_engine::Engine;
-use helve_mcp::{ElicitApprover, Options, Server, serve_stdio};
+use helve_mcp::{ElicitApprover, ElicitUser, Options, Server, serve_stdio};
 
 use super::{Choice, http, install};
 use crate::{
@@ -62,7 +62,11 @@ impl Args {
         let dialect = super::dialect(&settings)?;
         let approver = Arc::new(ElicitApprover::default());
         let runtime = setup::runtime()?;
-        let place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()), &runtime)?;
+        let mut place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()), &runtime)?;
+        // Nobody else holds the session yet.
+        if let Some(session) = Arc::get_mut(&mut place.session) {
+            session.ports.user = Arc::new(ElicitUser::new(approver.clone(), place.engine.mode().clone()));
+        }
         let options = Options {
             instructions: Some(instructions(&settings, &place.engine)),
             without_resources: !may_read(&settings, &place.engine),

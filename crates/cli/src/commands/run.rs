@@ -21,8 +21,7 @@ use crate::{
     config::Flag,
     fault::{FAILED, Fault, Outcome},
     knobs::Knobs,
-    print, remark, say,
-    setup,
+    print, remark, say, setup,
     talk::{self, How, Wanted},
     terminal::{Look, Markdown, called, calling, changes, took},
     undo::Memory,
@@ -134,7 +133,7 @@ impl Args {
                 Arc::new(move |event| teller.hear(event))
             };
             let wanted = match &self.session {
-                Some(id) => Wanted::Of(talk::named(&**bench.store(), id).await?),
+                Some(id) => Wanted::Of(Box::new(talk::named(&**bench.store(), id).await?)),
                 None if self.go_on => Wanted::Last,
                 None => Wanted::New,
             };
@@ -191,7 +190,9 @@ fn prompt(given: Option<&str>, resumes: bool) -> Result<Option<String>, Fault> {
             let mut bytes = Vec::new();
             io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
             if bytes.len() as u64 > LARGEST {
-                return Err(Fault::usage(format!("a task of more than {LARGEST} bytes; put it into a file and name that")));
+                return Err(Fault::usage(format!(
+                    "a task of more than {LARGEST} bytes; put it into a file and name that"
+                )));
             }
             String::from_utf8(bytes).map_err(|_| Fault::usage("the task on standard input is not UTF-8"))?
         }
@@ -351,11 +352,8 @@ fn as_json(event: &Event) -> Option<Value> {
         Event::Calling { id, name, input } => json!({ "type": "calling", "id": id, "name": name, "input": input }),
         Event::Progress { id, text } => json!({ "type": "progress", "id": id, "text": text }),
         Event::Called { id, name, reply, took } => {
-            let media: Vec<_> = reply
-                .media
-                .iter()
-                .map(|it| json!({ "mime": it.mime, "base64": STANDARD.encode(&it.bytes) }))
-                .collect();
+            let media: Vec<_> =
+                reply.media.iter().map(|it| json!({ "mime": it.mime, "base64": STANDARD.encode(&it.bytes) })).collect();
             json!({
                 "type": "called", "id": id, "name": name, "is_error": reply.is_error, "text": reply.text,
                 "exit": reply.exit, "wall": reply.wall, "took_ms": took.as_millis() as u64, "data": reply.data,

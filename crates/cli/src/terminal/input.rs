@@ -102,7 +102,8 @@ impl Input {
         if !self.live {
             return None;
         }
-        let ((lines, typed), (stop, until), (done, is_done)) = (later::unbounded_channel(), mpsc::channel(), mpsc::channel());
+        let ((lines, typed), (stop, until), (done, is_done)) =
+            (later::unbounded_channel(), mpsc::channel(), mpsc::channel());
         self.wishes.send(Wish::Watch(Watch { lines, until, _done: done })).ok()?;
         Some(Watching { lines: typed, stop: Some(stop), done: is_done })
     }
@@ -227,11 +228,9 @@ fn take(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) 
             '\x7f' | '\x08' => _ = begun.pop(),
             '\x15' => begun.clear(),
             // A key without a letter, such as an arrow: its sequence ends with a letter or `~`.
-            '\x1b' => {
-                if letters.next_if(|it| *it == '[' || *it == 'O').is_some() {
-                    while letters.next_if(|it| !it.is_ascii_alphabetic() && *it != '~').is_some() {}
-                    letters.next();
-                }
+            '\x1b' if letters.next_if(|it| *it == '[' || *it == 'O').is_some() => {
+                while letters.next_if(|it| !it.is_ascii_alphabetic() && *it != '~').is_some() {}
+                letters.next();
             }
             it if it.is_control() => {}
             it if begun.len() < LONGEST => begun.push(it),

@@ -13,8 +13,23 @@ use crate::{print::harmless, undo::Changed};
 
 /// The arguments that tell most about a call, the first before the others.
 const TELLING: [&str; 17] = [
-    "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description", "title", "prompt", "task",
-    "text", "skill", "session_id", "task_id", "id", "name",
+    "command",
+    "file_path",
+    "notebook_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "title",
+    "prompt",
+    "task",
+    "text",
+    "skill",
+    "session_id",
+    "task_id",
+    "id",
+    "name",
 ];
 /// No line about a call is longer.
 const LONGEST: usize = 100;
@@ -48,10 +63,8 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 
 /// How a call went: a mark, what it was, and what there is to say in few words.
 pub(crate) fn called(look: Look, call: &str, reply: &Reply, time: Duration) -> String {
-    let mark = match reply.is_error {
-        false => look.ink("32", look.mark("✓", "+")),
-        true => look.ink("31", look.mark("✗", "x")),
-    };
+    let mark =
+        if reply.is_error { look.ink("31", look.mark("✗", "x")) } else { look.ink("32", look.mark("✓", "+")) };
     let mut facts = Vec::new();
     facts.extend(reply.exit.map(|code| format!("exit {code}")));
     if reply.exit.is_none() && !reply.is_error {

@@ -15,6 +15,7 @@ pub(crate) struct Look {
 
 impl Look {
     /// Nothing but plain lines.
+    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { colour: false, live: false, unicode: true };
 
     /// What can be done with this stream.

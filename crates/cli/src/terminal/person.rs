@@ -31,13 +31,7 @@ pub(crate) struct Person {
 
 impl Person {
     /// Somebody at this terminal, who may change the mode with this switch.
-    pub(crate) fn new(
-        screen: Screen,
-        input: Input,
-        knobs: Arc<Knobs>,
-        mode: ModeSwitch,
-        stop: Arc<Notify>,
-    ) -> Self {
+    pub(crate) fn new(screen: Screen, input: Input, knobs: Arc<Knobs>, mode: ModeSwitch, stop: Arc<Notify>) -> Self {
         Self { screen, input, knobs, turn: tokio::sync::Mutex::new(()), todos: Mutex::default(), mode, stop }
     }
 
@@ -157,7 +151,9 @@ impl User for Person {
         let mut answers = BTreeMap::new();
         for question in questions {
             let Some(answer) = self.choose(question).await else {
-                return Err(Error::failed("the user did not answer; go on without it, or end your turn and say what you need"));
+                return Err(Error::failed(
+                    "the user did not answer; go on without it, or end your turn and say what you need",
+                ));
             };
             answers.insert(question.question.clone(), answer);
         }

@@ -172,7 +172,8 @@ impl Inner {
             return;
         }
         let Some((text, since)) = &self.status else { return };
-        let frames: &[&str] = if look.unicode { &["⠋", "⠙", "⠸", "⠴", "⠦", "⠇"] } else { &["|", "/", "-", "\\"] };
+        let frames: &[&str] =
+            if look.unicode { &["⠋", "⠙", "⠸", "⠴", "⠦", "⠇"] } else { &["|", "/", "-", "\\"] };
         let frame = frames[self.frame % frames.len()];
         let detail = if self.detail.is_empty() { String::new() } else { format!(" · {}", self.detail) };
         let mut shown = format!("{frame} {text} {}s{detail} · Ctrl-C stops", since.elapsed().as_secs());
@@ -242,10 +243,7 @@ mod tests {
         screen.write("half ");
         screen.write("a line\n");
         screen.status(None);
-        assert_eq!(
-            paper.text(),
-            "| asking 0s · Ctrl-C stops⟨wiped⟩half a line\n| asking 0s · Ctrl-C stops⟨wiped⟩"
-        );
+        assert_eq!(paper.text(), "| asking 0s · Ctrl-C stops⟨wiped⟩half a line\n| asking 0s · Ctrl-C stops⟨wiped⟩");
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn a_pipe_is_read_line_by_line() {
     let edit = json!({ "file_path": file, "old_string": "old", "new_string": "new" });
     let model = Model::new([
         Step::call("Read", json!({ "file_path": file })),
-        Step::call("Edit", edit.clone()),
+        Step::call("Edit", edit),
         Step::text("**Done.**"),
         Step::call("Edit", json!({ "file_path": file, "old_string": "new", "new_string": "newer" })),
         Step::text("As you wish."),
@@ -39,28 +39,28 @@ fn a_pipe_is_read_line_by_line() {
 helve scripted (the settings)
 claude · default · DESK/work · /help
 ✓ Read DESK/work/a.txt  TIME
-? Edit DESK/work/a.txt
+? FileEdit DESK/work/a.txt
     -old
     +new
-  asked because Edit can change things (writes)
-  y: once · a: Edit in DESK/work · n: no, with a reason
+  asked because FileEdit can change things (writes)
+  y: once · a: every call of FileEdit · n: no, with a reason
   allow? [y/a/n] 
-✓ Edit DESK/work/a.txt  TIME
+✓ Edit DESK/work/a.txt  6 lines · TIME
   DESK/work/a.txt (+1 -1)
     -old
     +new
 **Done.**
-? Edit DESK/work/a.txt
+? FileEdit DESK/work/a.txt
     -new
     +newer
-  asked because Edit can change things (writes)
-  y: once · a: Edit in DESK/work · n: no, with a reason
+  asked because FileEdit can change things (writes)
+  y: once · a: every call of FileEdit · n: no, with a reason
   allow? [y/a/n] 
 ✗ Edit DESK/work/a.txt  TIME
-  the user refused this call: not again
+  Error: the user refused this call: not again
 As you wish.
 since the start: 50 in, 25 out
-this conversation: 8 messages, 50 in, 25 out
+this conversation: 10 messages, 50 in, 25 out
 there is no command /nonsense (/help lists them, // begins a message)
 "
     );
@@ -192,18 +192,19 @@ fn a_terminal_approves_interrupts_and_resumes() {
     let desk = Desk::new();
     let file = desk.path("work/new.txt");
     let model = Model::new([
-        Step::call("Write", json!({ "file_path": file, "content": "made\n" })).saying("I **write** it.\n\n- one\n- `two`"),
+        Step::call("Write", json!({ "file_path": file, "content": "made\n" }))
+            .saying("I **write** it.\n\n- one\n- `two`"),
         Step::text("Written."),
         Step::call("Bash", json!({ "command": "sleep 100" })),
         Step::text("Here again."),
     ]);
     let desk = model.at(desk);
     tmux.start(&desk, &["chat", "--set", "approval.allow=Bash"]);
-    tmux.until(&desk, "› ");
+    tmux.until(&desk, "›");
     tmux.keys(&["write it", "Enter"]);
     tmux.until(&desk, "allow? [y/a/n]");
     tmux.keys(&["y", "Enter"]);
-    let screen = tmux.until(&desk, "1 calls");
+    let screen = tmux.until(&desk, "1 call ·");
     assert_eq!(
         screen,
         "\
@@ -214,16 +215,16 @@ I write it.
 
 • one
 • two
-? Write DESK/work/new.txt
+? FileWrite DESK/work/new.txt
     +made
-  asked because Write can change things (writes)
-  y: once · a: Write in DESK/work · n: no, with a reason
+  asked because FileWrite can change things (writes, destroys)
+  y: once · a: every call of FileWrite · n: no, with a reason
   allow? [y/a/n] y
 ✓ Write DESK/work/new.txt  TIME
   DESK/work/new.txt (+1 -0)
     +made
 Written.
-1 calls · 20 in, 10 out
+1 call · 20 in, 10 out
 ›"
     );
     assert_eq!(desk.get("work/new.txt"), "made\n");

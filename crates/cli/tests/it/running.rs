@@ -48,7 +48,8 @@ fn the_task_comes_from_a_pipe() {
 #[test]
 fn a_small_repository_is_read_edited_and_tested() {
     let desk = Desk::new();
-    desk.put("work/add.sh", "echo $(( $1 - $2 ))\n").put("work/test.sh", "test \"$(sh add.sh 2 3)\" = 5 && echo passed\n");
+    desk.put("work/add.sh", "echo $(( $1 - $2 ))\n")
+        .put("work/test.sh", "test \"$(sh add.sh 2 3)\" = 5 && echo passed\n");
     let file = desk.path("work/add.sh");
     let model = Model::new([
         Step::call("Read", json!({ "file_path": file })),
@@ -109,7 +110,11 @@ fn nobody_is_asked_in_a_run() {
     let ran = model.at(desk).run(&["run", "write it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "I could not.\n"), "{}", ran.err);
     let seen = model.results();
-    assert!(seen[0].contains("there is nobody to ask here") && seen[0].contains("approval.allow"), "{}", seen[0]);
+    assert!(
+        seen[0].contains("there is nobody to ask here") && seen[0].contains("can allow it with the rule FileWrite"),
+        "{}",
+        seen[0]
+    );
     assert!(seen[1].contains("nobody can be asked here"), "{}", seen[1]);
     assert!(!file.exists());
 }

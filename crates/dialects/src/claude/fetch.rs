@@ -19,12 +19,7 @@ pub(super) struct WebFetch {
 
 impl From<WebFetch> for room::Fetch {
     fn from(WebFetch { url, prompt }: WebFetch) -> Self {
-        Self {
-            question: Some(prompt),
-            redirects: Redirects::SameHost,
-            scheme: Scheme::SecureFirst,
-            ..Self::of(url)
-        }
+        Self { question: Some(prompt), redirects: Redirects::SameHost, scheme: Scheme::SecureFirst, ..Self::of(url) }
     }
 }
 
@@ -39,7 +34,11 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
         (None, Some(room::Answer::Passages { text, cut })) if !text.trim().is_empty() => {
             let what = if *cut { "the passages nearest to the prompt" } else { "the page's text" };
             let title = page.title.as_ref().map(|it| format!("{it}\n\n")).unwrap_or_default();
-            format!("{}{}\n[No model read this page: these are {what}.]", out.fenced(&format!("{title}{text}")), out.remarks())
+            format!(
+                "{}{}\n[No model read this page: these are {what}.]",
+                out.fenced(&format!("{title}{text}")),
+                out.remarks()
+            )
         }
         _ => format!("{} has no text ({}, {} bytes){}", page.url, page.mime, page.bytes, out.remarks()),
     };

@@ -10,12 +10,15 @@ use std::{
 use helve_contract::{
     Call, Media, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     jiff::Timestamp,
+    ports::{
+        Claim, Clock, Finish, Message, Overlap, Part, RunStatus, ScheduleRun, Schedules, SessionRecord, Sessions,
+        Speaker, Spent,
+    },
     serde_json::json,
-    ports::{Clock, Message, Part, SessionRecord, Sessions, Speaker, Spent},
 };
 use helve_dialects::by_name;
 use helve_engine::{Engine, Gate, Mode, Spill, protected};
-use helve_hosts::{Local, Runner};
+use helve_hosts::{Local, Runner, memory::Memory};
 use helve_store::Sqlite;
 
 use helve_web::channels::{Attachments, Outlets, Settings, Stdout};
@@ -27,6 +30,8 @@ pub(crate) struct Desk {
     folder: tempfile::TempDir,
     store: Sqlite,
     session: Vec<(String, Arc<Session>)>,
+    /// Random ids in the order in which they came; pages write them as `<id-1>`, `<id-2>` …
+    ids: Vec<String>,
 }
 
 /// On the pages it is always the same moment.
@@ -45,7 +50,7 @@ impl Desk {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let store = Sqlite::at(folder.path().join("state/store.db"));
-        Self { folder, store, session: Vec::new() }
+        Self { folder, store, session: Vec::new(), ids: Vec::new() }
     }
 
     /// The workspace's folder.
@@ -87,7 +92,9 @@ impl Desk {
             channels: Arc::new(self.channels(dialect)),
             ..Ports::new(host)
         };
-        let session = Arc::new(Session::new(format!("desk-{dialect}"), workspace, ports));
+        let mut session = Session::new(format!("desk-{dialect}"), workspace, ports);
+        session.draft = Some(Arc::new(Memory::new().session("draft")));
+        let session = Arc::new(session);
         self.session.push((dialect.to_owned(), session.clone()));
         session
     }
@@ -142,10 +149,62 @@ impl Desk {
         }
         let engine = builder.gate(Gate::new(Mode::Open)).spill(spill).build().unwrap();
         let here = self.root().display().to_string();
-        let mut reply = engine.run(tool, on_disk(args, &here), Call::new("1", session)).await;
+        let args = self.with_ids(args);
+        let mut reply = engine.run(tool, on_disk(&args, &here), Call::new("1", session)).await;
         reply.text = on_page(&reply.text, &here, self.folder.path());
+        reply.text = self.without_ids(&reply.text);
         reply
     }
+
+    /// A schedule ran at 13:00, and said this.
+    pub(crate) async fn ran(&self, schedule: &str, output: &str) {
+        let schedule = self.store.schedule(&self.with_ids(schedule)).await.unwrap().unwrap();
+        let time = |minute: u8| format!("2026-01-02T13:{minute:02}:00Z").parse::<Timestamp>().unwrap();
+        let claim = Claim {
+            schedule: schedule.id,
+            due: time(0),
+            next: None,
+            owner: "desk".into(),
+            now: time(0),
+            until: time(5),
+            // The same on every page, and random to look at.
+            run: "0f0f0f0f-0f0f-4f0f-8f0f-0f0f0f0f0f0f".into(),
+            skipped: 0,
+            overlap: Overlap::ByHand,
+        };
+        let run = self.store.claim(&claim).await.unwrap().unwrap();
+        let run = ScheduleRun {
+            finished: Some(time(1)),
+            status: RunStatus::Success,
+            summary: output.chars().take(20).collect(),
+            output: output.to_owned(),
+            turns: 2,
+            cost: 0.01,
+            notified: true,
+            ..run
+        };
+        assert!(self.store.finish(&Finish { run, status: None, failures: 0, keep: 20 }).await.unwrap());
+    }
+
+    fn with_ids(&self, text: &str) -> String {
+        self.ids.iter().enumerate().fold(text.to_owned(), |text, (n, id)| text.replace(&format!("<id-{}>", n + 1), id))
+    }
+
+    fn without_ids(&mut self, text: &str) -> String {
+        let ids = text.split(|it: char| !it.is_ascii_hexdigit() && it != '-');
+        for id in ids.filter_map(uuid) {
+            if !self.ids.iter().any(|known| known == id) {
+                self.ids.push(id.to_owned());
+            }
+        }
+        self.ids.iter().enumerate().fold(text.to_owned(), |text, (n, id)| text.replace(id, &format!("<id-{}>", n + 1)))
+    }
+}
+
+/// The UUID that a word ends with.
+fn uuid(word: &str) -> Option<&str> {
+    let id = word.get(word.len().checked_sub(36)?..)?;
+    id.split('-').map(str::len).eq([8, 4, 4, 4, 12]).then_some(id)
 }
 
 /// Pages write the workspace as `/w`; on the disk it is elsewhere.

@@ -1,8 +1,8 @@
-//! A small web for the pages: three results for every search.
+//! A small web for the pages: three results for every search, and a few addresses.
 
 use helve_contract::{
     Call, Result, async_trait,
-    ports::{Fetch, Fetched, NoWeb, Web, WebQuery, WebResult, WebResults},
+    ports::{Fetch, Fetched, NoWeb, PageStyle, Redirects, Web, WebQuery, WebResult, WebResults},
 };
 
 pub(crate) struct Shelf;
@@ -16,7 +16,34 @@ const RESULTS: [(&str, &str, &str, Option<&str>); 3] = [
 #[async_trait]
 impl Web for Shelf {
     async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched> {
-        NoWeb.fetch(call, wanted).await
+        let page = |status, reason: &str, text: &str| Fetched {
+            url: wanted.url.clone(),
+            status,
+            reason: reason.into(),
+            mime: "text/html".into(),
+            bytes: text.len() as u64,
+            text: text.into(),
+            ..Fetched::default()
+        };
+        match wanted.url.as_str() {
+            "https://shop.example/" => {
+                let link = match wanted.style {
+                    PageStyle::Text => "all lamps (https://shop.example/all)",
+                    _ => "[all lamps](https://shop.example/all)",
+                };
+                let text = format!("# Lamps\n\nA lamp is 20 euros; see {link}.\n");
+                Ok(Fetched { title: Some("The lamp shop".into()), article: true, ..page(200, "OK", &text) })
+            }
+            "https://shop.example/old" if wanted.redirects != Redirects::Follow => {
+                Ok(Fetched { moved_to: Some("https://new.example/".into()), ..page(301, "Moved Permanently", "") })
+            }
+            "https://shop.example/gone" => Ok(page(404, "Not Found", "There is no such page.")),
+            "https://shop.example/catalogue.zip" => {
+                let notes = vec!["application/zip is not text; only what is known about it is given".into()];
+                Ok(Fetched { mime: "application/zip".into(), bytes: 9, notes, ..page(200, "OK", "") })
+            }
+            _ => NoWeb.fetch(call, wanted).await,
+        }
     }
 
     async fn search(&self, _: &Call, query: &WebQuery) -> Result<WebResults> {

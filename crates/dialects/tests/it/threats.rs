@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::desk::Desk;
 
 /// The rows that the table must have.
-const ROWS: [(&str, std::ops::RangeInclusive<u32>); 5] =
-    [("A", 1..=27), ("B", 1..=16), ("D", 1..=21), ("E", 1..=15), ("R", 16..=25)];
+const ROWS: [(&str, std::ops::RangeInclusive<u32>); 6] =
+    [("A", 1..=27), ("B", 1..=16), ("D", 1..=21), ("E", 1..=15), ("F", 1..=16), ("R", 16..=25)];
 
 /// Reads `file::function` out of a cell.
 fn named(cell: &str) -> Vec<(&str, &str)> {

@@ -6,10 +6,10 @@ mod change;
 mod fault;
 mod files;
 mod lock;
-mod names;
+pub(crate) mod names;
 mod remove;
-mod search;
-mod walk;
+pub(crate) mod search;
+pub(crate) mod walk;
 mod write;
 
 use std::{sync::Arc, time::Duration};

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::Path};
 
 /// A name with control characters, invisible characters and bytes that are not UTF-8 spelt out (`\x1b`, `\u{202e}`).
-pub(super) fn visible(name: &[u8]) -> String {
+pub(crate) fn visible(name: &[u8]) -> String {
     if let Ok(text) = std::str::from_utf8(name)
         && !text.chars().any(is_hidden)
     {
@@ -33,7 +33,7 @@ fn is_hidden(it: char) -> bool {
 }
 
 /// Whether any part of a path starts with a dot.
-pub(super) fn is_dotted(path: &Path) -> bool {
+pub(crate) fn is_dotted(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().as_encoded_bytes().first() == Some(&b'.'))
 }
 

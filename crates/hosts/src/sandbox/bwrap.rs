@@ -17,6 +17,9 @@ use super::{
 /// Where the stage is seen from inside.
 const STAGE: &str = "/run/helve-stage";
 
+/// Where the socket of the proxy is seen from inside.
+pub(super) const PROXY: &str = "/run/helve-proxy";
+
 /// Only these folders are searched, never `PATH`: a `bwrap` in the workspace is not a sandbox.
 const TRUSTED: [&str; 4] = ["/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"];
 
@@ -54,6 +57,8 @@ pub(super) struct Walls<'a> {
     pub(super) stage: &'a Path,
     pub(super) no_more_namespaces: bool,
     pub(super) network: bool,
+    /// The socket of the proxy, where commands may reach some hosts.
+    pub(super) proxy: Option<&'a Path>,
     pub(super) scratch: Option<&'a Path>,
     /// Folders and whether they may be written, the outermost first.
     pub(super) roots: &'a [(PathBuf, bool)],
@@ -87,6 +92,9 @@ pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
     args.words(&["--dev", "/dev", "--ro-bind-try", "/sys/devices/system", "/sys/devices/system", "--dir", "/run"]);
     if walls.network {
         args.resolver();
+    }
+    if let Some(socket) = walls.proxy {
+        args.paths("--ro-bind", socket, Path::new(PROXY));
     }
     match walls.scratch {
         Some(dir) => args.paths("--bind", dir, Path::new("/tmp")),

@@ -13,6 +13,6 @@ mod witness;
 
 pub(crate) use denials::Denials;
 pub use report::{Report, Trial};
-pub use settings::{Limits, Net, SandboxSettings, Wanted};
+pub use settings::{Limits, Net, ProxySocket, SandboxSettings, Wanted};
 pub use spawn::Sandbox;
 pub(crate) use witness::Witness;

@@ -1,6 +1,6 @@
 //! What an operator decides about the sandbox. Nothing in it comes from the model or from the project.
 
-use std::path::PathBuf;
+use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
 use helve_contract::ports::Level;
 
@@ -23,6 +23,8 @@ pub struct SandboxSettings {
     pub writable: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network: Net,
+    /// The proxy that decides about [`Net::Listed`]. Without one, that is no network at all.
+    pub proxy: Option<ProxySocket>,
     /// A private folder to be commands' `/tmp`, kept from one to the next. Without it `/tmp` is new each time.
     pub scratch: Option<PathBuf>,
     /// Folders for `PATH`, before those of the system. Without any, those of the engine's own `PATH`.
@@ -55,6 +57,24 @@ pub enum Net {
     /// They may not.
     #[default]
     Off,
+    /// They may reach what a proxy lets them reach. It needs a network of their own, which L2 and L3 have; at L1 the
+    /// network is off.
+    Listed,
     /// They may.
     On,
+}
+
+/// A socket of this machine where a proxy listens.
+#[derive(Clone)]
+pub struct ProxySocket {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What makes it listen, kept for as long as the sandbox.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for ProxySocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProxySocket").field(&self.path).finish()
+    }
 }

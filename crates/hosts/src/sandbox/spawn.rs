@@ -30,11 +30,14 @@ use super::{
 };
 use crate::{
     local::Spawn,
-    supervise::{self, Cgroup, Grant, Keep, Launch, Plan, Rules, Sockets, Stdin, Tree, Walls},
+    supervise::{self, Cgroup, Forward, Grant, Keep, Launch, Plan, Rules, Sockets, Stdin, Tree, Walls},
 };
 
 /// The longest script that can be handed to a shell at once.
 const LONGEST_SCRIPT: usize = 120 << 10;
+
+/// Where commands find the proxy, in a network of their own.
+const PROXY_PORT: u16 = 18_080;
 
 /// Runs commands behind the best walls that this machine has.
 ///
@@ -113,6 +116,7 @@ impl Inner {
             walls: setting.walls(),
             limits: self.settings.limits.clone(),
             home_file: setting.home_file(),
+            forward: setting.forward(),
         };
         Ok(Launch {
             program,
@@ -121,7 +125,7 @@ impl Inner {
             input: command.input.clone(),
             terminal: command.terminal,
             level,
-            network_off: setting.network == Net::Off && level >= Level::Rules,
+            network_off: setting.is_off() && level >= Level::Rules,
             protected: mounts.read_only,
             witness,
             cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
@@ -237,6 +241,25 @@ impl<'a> Setting<'a> {
         Self { level, settings, found, network, roots, names: names(&command.roots) }
     }
 
+    /// Whether commands have no network at all.
+    fn is_off(&self) -> bool {
+        match self.network {
+            Net::Off => true,
+            Net::Listed => self.proxy().is_none(),
+            Net::On => false,
+        }
+    }
+
+    /// The socket of the proxy, where there is a network to reach it from.
+    fn proxy(&self) -> Option<&Path> {
+        let socket = self.settings.proxy.as_ref().filter(|_| self.level >= Level::Nested)?;
+        (self.network == Net::Listed).then_some(socket.path.as_path())
+    }
+
+    fn forward(&self) -> Option<Forward> {
+        self.proxy().map(|_| Forward { port: PROXY_PORT, socket: bwrap::PROXY.into() })
+    }
+
     fn tree(&self) -> Tree {
         if self.level >= Level::Nested { Tree::Namespace } else { Tree::Walk }
     }
@@ -293,6 +316,16 @@ impl<'a> Setting<'a> {
         let home = if self.level == Level::Rules { &temporary } else { &view.home };
         let mut env =
             environment::build(self.settings, home, &temporary, &view.path, command.terminal.is_some(), &command.env);
+        if self.proxy().is_some() {
+            let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+            let here = "localhost,127.0.0.1,::1";
+            for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"] {
+                let value = if name.eq_ignore_ascii_case("no_proxy") { here } else { &proxy };
+                if !env.iter().any(|(it, _)| it == name) {
+                    env.push((name.to_owned(), value.to_owned()));
+                }
+            }
+        }
         if self.level == Level::Rules {
             for (name, dir) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
                 let dir = view.home.join(dir);
@@ -373,8 +406,9 @@ impl Found {
     }
 
     fn run_true(&self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
-        let setting =
-            Setting { level, settings, found: self, network: settings.network, roots: Vec::new(), names: Vec::new() };
+        // The proxy is not needed to see whether the walls stand.
+        let network = if settings.network == Net::Listed { Net::Off } else { settings.network };
+        let setting = Setting { level, settings, found: self, network, roots: Vec::new(), names: Vec::new() };
         let (program, args) = self.command_line(&setting, &protect::Mounts::default());
         supervise::try_out(Launch {
             program,
@@ -389,6 +423,7 @@ impl Found {
                 walls: setting.walls(),
                 limits: settings.limits.clone(),
                 home_file: None,
+                forward: None,
             },
             input: Input::Closed,
             terminal: None,
@@ -411,6 +446,7 @@ impl Found {
                     stage: &self.stage,
                     no_more_namespaces: self.no_more_namespaces,
                     network: setting.network == Net::On,
+                    proxy: setting.proxy(),
                     scratch: setting.settings.scratch.as_deref(),
                     roots: &setting.roots,
                     names: &setting.names,
@@ -441,6 +477,7 @@ impl Found {
 fn notes(settings: &SandboxSettings) -> Vec<String> {
     let network = match settings.network {
         Net::Off => "network: off for commands",
+        Net::Listed => "network: listed hosts only for commands, through a proxy (L2, L3; off at L1)",
         Net::On => "network: on for commands",
     };
     vec![network.to_owned()]

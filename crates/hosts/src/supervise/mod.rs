@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod child;
+mod forward;
 mod harden;
 mod launch;
 mod plan;
@@ -20,5 +21,5 @@ pub(crate) use cgroup::{Cgroup, can_limit};
 pub use harden::harden;
 pub(crate) use launch::{Keep, Launch, launch, try_out};
 pub use plan::Limits;
-pub(crate) use plan::{Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
+pub(crate) use plan::{Forward, Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
 pub use stage::inner_stage;

@@ -29,6 +29,16 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// A file for the command's own home, made if there is none.
     pub(crate) home_file: Option<(PathBuf, String)>,
+    /// The way to a proxy, where the command may reach some hosts.
+    pub(crate) forward: Option<Forward>,
+}
+
+/// A port of the command's own loopback that leads to a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Forward {
+    pub(crate) port: u16,
+    /// Where the socket is seen from inside.
+    pub(crate) socket: PathBuf,
 }
 
 /// Where the command's standard input comes from.

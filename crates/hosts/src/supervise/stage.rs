@@ -17,6 +17,7 @@ use rustix::{
 
 use super::{
     child,
+    forward::Forwarder,
     plan::{ENDED, FAILED, HELLO, MARKER, Plan, STARTED, Stdin, Tree},
     sys::{self, Forked},
     tree::{Reaped, reap},
@@ -59,6 +60,10 @@ fn run() -> io::Result<i32> {
     if let Err(error) = check_capabilities(&plan) {
         return refuse(&mut control, &error);
     }
+    let forwarder = match plan.forward.as_ref().map(Forwarder::bind).transpose() {
+        Ok(forwarder) => forwarder,
+        Err(error) => return refuse(&mut control, &error),
+    };
     if plan.tree == Tree::Walk {
         set_child_subreaper(Some(getpid()))?;
     }
@@ -72,6 +77,10 @@ fn run() -> io::Result<i32> {
         Ok(main) => main,
         Err(error) => return refuse(&mut control, &error),
     };
+    // Threads may be made only now: nothing forks any more.
+    if let Some(forwarder) = forwarder {
+        forwarder.start()?;
+    }
     control.write_all(&[STARTED])?;
     let (status, left) =
         Watch::over(main, plan.tree, control.as_fd().try_clone_to_owned()?, signals).until_the_end()?;

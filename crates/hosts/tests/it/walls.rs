@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, UdpSocket},
     os::{
         fd::AsRawFd,
@@ -13,14 +14,15 @@ use std::{
         },
     },
     process::{Command as Program, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
 use helve_contract::{
     Access, PathRules, Reading, Root, Workspace,
-    ports::{Command, Expect, Host as _, Input, Level, Noticed, Terminal},
+    ports::{Command, Expect, Host as _, Input, Level, Network, Noticed, Terminal},
 };
-use helve_hosts::{Local, Net, Sandbox, SandboxSettings, Spawn, Wanted};
+use helve_hosts::{Local, Net, ProxySocket, Sandbox, SandboxSettings, Spawn, Wanted};
 
 use crate::sandbox::{Place, at, levels, run, settings, stage, survivors, unique_sleep};
 
@@ -332,6 +334,47 @@ async fn the_network_is_on_when_the_operator_says_so() {
         let script = format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected");
         let ran = run(&Sandbox::new(given).unwrap(), &place.script(&script)).await.unwrap();
         assert_eq!(ran.out, "connected\n", "{level:?}: {}", ran.err);
+    }
+}
+
+/// A proxy that tells what it was asked, for as long as it is kept.
+fn telling_proxy(place: &Place) -> ProxySocket {
+    let path = place.0.join("proxy.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(8) {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            write!(stream, "asked: {}", line.trim_end()).unwrap();
+        }
+    });
+    ProxySocket { path, keep: Arc::new(()) }
+}
+
+#[tokio::test]
+async fn listed_hosts_are_reached_through_a_proxy_and_nothing_else_is() {
+    let place = Place::new();
+    let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = outside.local_addr().unwrap().port();
+    let proxy = telling_proxy(&place);
+    let script = format!(
+        "echo $http_proxy $HTTPS_PROXY; (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo escaped; \
+         exec 3<>/dev/tcp/127.0.0.1/18080 && printf 'GET http://x/ HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+    );
+    for level in levels() {
+        let proxy = Some(proxy.clone());
+        let given = SandboxSettings { network: Net::Listed, proxy, ..settings(Wanted::Exactly(level)) };
+        let sandbox = Sandbox::new(given).unwrap();
+        let ran = run(&sandbox, &place.script(&script)).await.unwrap();
+        let wanted = match level {
+            Level::Rules => "\n",
+            _ => "http://127.0.0.1:18080 http://127.0.0.1:18080\nasked: GET http://x/ HTTP/1.0",
+        };
+        assert_eq!(ran.out, wanted, "{level:?}: {}", ran.err);
+        assert!(!ran.exit.left_behind, "{level:?}");
+        let off = Command { network: Network::Off, ..place.script("echo ${http_proxy-none}") };
+        assert_eq!(run(&sandbox, &off).await.unwrap().out, "none\n", "{level:?}");
     }
 }
 

@@ -73,7 +73,9 @@ impl Words {
     /// The vector of a text.
     pub(crate) fn vector(&self, tokens: &[u16]) -> Vec<f32> {
         let mut sum = vec![0.0; self.dims];
-        tokens.iter().for_each(|token| self.add(*token, &mut sum));
+        for token in tokens {
+            self.add(*token, &mut sum);
+        }
         unit(&mut sum);
         sum
     }
@@ -124,7 +126,7 @@ fn stem(word: &str) -> String {
 
 #[async_trait]
 impl Embedder for Builtin {
-    fn id(&self) -> &str {
+    fn id(&self) -> &'static str {
         "builtin-256-q4"
     }
 

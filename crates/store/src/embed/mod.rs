@@ -33,7 +33,9 @@ pub(crate) const TRUST_IN_SUMS: f32 = 0.3;
 pub(crate) fn unit(vector: &mut [f32]) {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length.is_finite() && length > 0.0 {
-        vector.iter_mut().for_each(|x| *x /= length);
+        for x in vector {
+            *x /= length;
+        }
     } else {
         vector.fill(0.0);
     }

@@ -43,9 +43,9 @@ impl Model2Vec {
         let count = tensor.shape[0];
         ensure!(vocabulary.values().all(|id| (*id as usize) < count), "the tokenizer has tokens without a vector");
         let hash = Sha256::new().chain_update(model).chain_update(tokenizer).finalize();
-        let id = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = u64::from_be_bytes(std::array::from_fn(|at| hash[at]));
         Ok(Self {
-            id: format!("model2vec-{id}"),
+            id: format!("model2vec-{id:016x}"),
             pieces: WordPiece::new(vocabulary.iter().map(|(token, id)| (token.as_str(), *id))),
             dims: tensor.shape[1],
             rows: tensor.numbers()?,

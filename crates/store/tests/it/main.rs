@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod crash;
+mod notes;
 mod schedules;
 mod sqlite;
 mod suite;

@@ -1,9 +1,11 @@
 //! Other agents: start one, and give a goal to one that is known by name.
 
 mod delegate;
+pub(crate) mod spawn_agent;
 mod start;
 
 pub use delegate::{Delegate, Delegated};
+pub use spawn_agent::SpawnAgent;
 pub use start::{Start, Started};
 
 use std::time::Duration;

@@ -9,6 +9,7 @@ use super::{
     front::{Document, section},
     room::{self, Room},
 };
+use crate::agents::spawn_agent::standing;
 
 /// Reads the subtasks of your task, and how each stands.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,14 +27,30 @@ impl Tool for ReadSubtasks {
         for name in room.names(&folder).await?.iter().filter(|name| name.strip_suffix(".md").is_some()) {
             let Document { front, body }: Document<Subtask> =
                 Document::parse(&room.text(&format!("{folder}/{name}")).await?, "subtask")?;
+            let status = stands(call, &room, &front).await?;
             subtasks.push(json!({
                 "subtaskId": front.id,
                 "title": front.title,
                 "description": section(&body, "Description").unwrap_or_default(),
                 "type": front.kind,
-                "status": front.status,
+                "status": status,
             }));
         }
         Ok(json!({ "subtasks": subtasks }))
     }
+}
+
+/// How a subtask stands. Where its agent has ended since, that is kept.
+async fn stands(call: &Call, room: &Room<'_>, subtask: &Subtask) -> Result<String> {
+    let Some(agent) = subtask.assigned_agent.as_deref().filter(|_| subtask.status == "running") else {
+        return Ok(subtask.status.clone());
+    };
+    let word = match standing(call, agent).await? {
+        Some("running") => return Ok(subtask.status.clone()),
+        Some("completed") => "completed",
+        // Whoever started it is gone, and the agent with it.
+        _ => "failed",
+    };
+    Subtask::assign(room, &subtask.parent_task, &subtask.id, word, Some(agent)).await?;
+    Ok(word.to_owned())
 }

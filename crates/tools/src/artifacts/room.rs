@@ -268,6 +268,31 @@ pub struct RunState {
     pub base_branch: String,
 }
 
+impl RunState {
+    /// A run that is being planned.
+    #[must_use]
+    pub fn planned(run: &str, repo: &str, now: Timestamp) -> Self {
+        Self {
+            run_id: run.to_owned(),
+            repo_url: repo.to_owned(),
+            status: RunStatus::Planning,
+            created_at: now,
+            started_at: None,
+            completed_at: None,
+            current_phase: Phase::CaptainInterview,
+            model: String::new(),
+            total_tasks: 0,
+            completed_tasks: 0,
+            failed_tasks: 0,
+            running_tasks: 0,
+            active_crs: Vec::new(),
+            last_event_id: String::new(),
+            last_event_seq: 0,
+            base_branch: String::new(),
+        }
+    }
+}
+
 /// How a run stands, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,6 +1,7 @@
 //! Branches of a run: made, merged, mended and tested.
 
 mod fix_conflict;
+mod join;
 mod merge_branches;
 mod prepare_branch;
 mod program;
@@ -8,6 +9,7 @@ mod reports;
 mod run_tests;
 
 pub use fix_conflict::FixConflict;
+pub use join::{Joined, join};
 pub use merge_branches::MergeBranches;
 pub use prepare_branch::PrepareBranch;
 pub use program::{Git, Said, branch_name};

@@ -4,7 +4,10 @@ use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::Jso
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::program::{Git, Said, branch_name};
+use super::{
+    join::{Joined, join},
+    program::{Git, branch_name},
+};
 use crate::artifacts::{NodeKind, Room, Status, task_id};
 
 /// Makes the branch forge/<taskId>/<attemptId> from the base, with the branches of all dependencies merged in. A conflict makes nothing and names the files. Returns branch, baseRef and mergedDeps.
@@ -44,7 +47,16 @@ impl Tool for PrepareBranch {
             let Some(theirs) = git.branch(&name).await? else {
                 return Err(Error::failed(format!("the branch `{name}` that `{task}` depends on does not exist")));
             };
-            tip = joined(&git, &tip, &theirs, &name, &branch).await?;
+            let message = format!("Merge branch '{name}' into {branch}");
+            tip = match join(&git, &tip, &theirs, &message).await? {
+                Joined::Commit(tip) => tip,
+                Joined::Conflict(files) => {
+                    let files = files.join(", ");
+                    return Err(Error::failed(format!(
+                        "merging `{name}` into `{branch}` conflicts in {files}; nothing was made"
+                    )));
+                }
+            };
             merged.push(name);
         }
         if let Some(there) = git.branch(&branch).await? {
@@ -100,34 +112,6 @@ async fn dependencies(call: &Call, task: &str) -> Result<Vec<String>> {
         branches.push(format!("forge/{id}/{}", state.current_attempt));
     }
     Ok(branches)
-}
-
-/// Both histories in one commit.
-async fn joined(git: &Git<'_>, ours: &str, theirs: &str, name: &str, branch: &str) -> Result<String> {
-    if git.is_ancestor(theirs, ours).await? {
-        return Ok(ours.to_owned());
-    }
-    if git.is_ancestor(ours, theirs).await? {
-        return Ok(theirs.to_owned());
-    }
-    let Said { code, out, err } =
-        git.run(&["merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs]).await?;
-    let mut lines = out.lines();
-    let tree = lines.next().unwrap_or_default().to_owned();
-    match code {
-        0 => {
-            let message = format!("Merge branch '{name}' into {branch}");
-            git.must(&["commit-tree", &tree, "-p", ours, "-p", theirs, "-m", &message]).await
-        }
-        1 => {
-            let files: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-            Err(Error::failed(format!(
-                "merging `{name}` into `{branch}` conflicts in {}; nothing was made",
-                files.join(", ")
-            )))
-        }
-        _ => Err(Error::failed(format!("git merge-tree failed: {}", err.trim()))),
-    }
 }
 
 async fn same_tree(git: &Git<'_>, one: &str, other: &str) -> Result<bool> {

@@ -45,8 +45,8 @@ pub enum Action {
 pub enum CrontabOut {
     /// The jobs there are.
     Jobs(Vec<Schedule>),
-    /// A new one.
-    Added(Schedule),
+    /// A new one, by its id.
+    Added(String),
     /// One that is not there any more, if ever it was.
     Removed {
         /// Its id.
@@ -102,14 +102,14 @@ async fn add(call: &Call, expression: &str, prompt: &str) -> Result<CrontabOut> 
     let schedule = Schedule { session: Some(call.session.id.clone()), ..create::made(call, goal, cadence)? };
     super::room_for_one(call).await?;
     call.store().add_schedule(&schedule).await?;
-    Ok(CrontabOut::Added(schedule))
+    Ok(CrontabOut::Added(schedule.id))
 }
 
 impl From<CrontabOut> for Reply {
     fn from(out: CrontabOut) -> Self {
         match out {
             CrontabOut::Jobs(jobs) => Self::json(jobs.iter().map(job).collect()),
-            CrontabOut::Added(schedule) => Self::json(json!({ "id": schedule.id })),
+            CrontabOut::Added(id) => Self::json(json!({ "id": id })),
             CrontabOut::Removed { id, there: true } => Self { text: format!("removed {id}"), ..Self::default() },
             CrontabOut::Removed { id, there: false } => {
                 Self { text: format!("there is no job {}", super::beginning(&id, 64)), ..Self::default() }

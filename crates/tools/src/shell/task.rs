@@ -45,7 +45,7 @@ pub enum TaskFound {
         output: Output,
     },
     /// An agent.
-    Agent(Box<AgentReport>),
+    Agent(AgentReport),
 }
 
 impl Tool for TaskOutput {
@@ -80,7 +80,7 @@ async fn agent(call: &Call, id: &TaskId, wait: Option<Duration>) -> Result<Optio
     let Some(report) = call.agents().report(call, &id.0, until).await? else { return Ok(None) };
     call.still_wanted()?;
     let waited = wait.filter(|_| report.state == AgentState::Running);
-    Ok(Some(TaskRead { found: TaskFound::Agent(Box::new(report)), waited }))
+    Ok(Some(TaskRead { found: TaskFound::Agent(report), waited }))
 }
 
 impl From<TaskRead> for Reply {
@@ -88,7 +88,7 @@ impl From<TaskRead> for Reply {
     fn from(TaskRead { found, waited }: TaskRead) -> Self {
         match found {
             TaskFound::Command { info, output } => of_command(info, output, waited),
-            TaskFound::Agent(report) => of_agent(*report, waited),
+            TaskFound::Agent(report) => of_agent(report, waited),
         }
     }
 }

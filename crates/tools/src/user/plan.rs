@@ -53,9 +53,11 @@ impl Tool for ExitPlan {
                 Error::failed("there is no plan yet; write it down in your message, and call this together with it")
             })?,
         };
-        let commands = self.commands.iter().take(20).map(|it| format!("\n- {it}")).collect::<String>();
-        let shown =
-            if commands.is_empty() { plan.clone() } else { format!("{plan}\n\nCommands it will need:{commands}") };
+        let mut shown = plan.clone();
+        if !self.commands.is_empty() {
+            let commands: Vec<&str> = self.commands.iter().take(20).map(String::as_str).collect();
+            shown.push_str(&format!("\n\nCommands it will need:\n- {}", commands.join("\n- ")));
+        }
         let verdict = super::unless_cancelled(call, call.user().approve_plan(call, &shown)).await?;
         Ok(PlanJudged { plan, verdict, by_agent: call.session.agent != "main" })
     }

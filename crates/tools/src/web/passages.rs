@@ -4,10 +4,67 @@ use std::collections::{HashMap, HashSet};
 
 /// Words that say nothing about what a question is about.
 const COMMON: &[&str] = &[
-    "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "content", "describe", "do", "does",
-    "explain", "extract", "find", "for", "from", "give", "has", "have", "how", "i", "in", "information", "into", "is", "it",
-    "its", "list", "me", "of", "on", "or", "page", "please", "say", "show", "site", "summarize", "tell", "that", "the", "their",
-    "there", "this", "to", "was", "were", "what", "when", "where", "which", "who", "why", "will", "with", "you",
+    "a",
+    "about",
+    "all",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "by",
+    "can",
+    "content",
+    "describe",
+    "do",
+    "does",
+    "explain",
+    "extract",
+    "find",
+    "for",
+    "from",
+    "give",
+    "has",
+    "have",
+    "how",
+    "i",
+    "in",
+    "information",
+    "into",
+    "is",
+    "it",
+    "its",
+    "list",
+    "me",
+    "of",
+    "on",
+    "or",
+    "page",
+    "please",
+    "say",
+    "show",
+    "site",
+    "summarize",
+    "tell",
+    "that",
+    "the",
+    "their",
+    "there",
+    "this",
+    "to",
+    "was",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "who",
+    "why",
+    "will",
+    "with",
+    "you",
 ];
 
 /// The passages of a text that a question is about, in the text's order and at most so many bytes, or the beginning
@@ -27,7 +84,9 @@ pub(super) fn relevant(text: &str, question: &str, most: usize) -> (String, bool
     }
     let (mut chosen, mut size) = (HashSet::new(), 0);
     for at in order {
-        for at in [blocks[at].heading, Some(at)].into_iter().flatten().filter(|at| !chosen.contains(at)).collect::<Vec<_>>() {
+        for at in
+            [blocks[at].heading, Some(at)].into_iter().flatten().filter(|at| !chosen.contains(at)).collect::<Vec<_>>()
+        {
             let length = blocks[at].text.len() + 10;
             if size + length <= most || chosen.is_empty() {
                 chosen.insert(at);
@@ -123,7 +182,10 @@ mod tests {
             "# Shop\n\n{filler}\n\n## Prices\n\nA lamp is 20 euros.\n\n{filler}\n\n## Opening hours\n\nWe open at nine.\n\n{filler}"
         );
         let (said, cut) = relevant(&text, "What are the opening hours, and what is the price of a lamp?", 150);
-        assert_eq!(said, "[…]\n\n## Prices\n\nA lamp is 20 euros.\n\n[…]\n\n## Opening hours\n\nWe open at nine.\n\n[…]");
+        assert_eq!(
+            said,
+            "[…]\n\n## Prices\n\nA lamp is 20 euros.\n\n[…]\n\n## Opening hours\n\nWe open at nine.\n\n[…]"
+        );
         assert!(cut);
     }
 

@@ -10,8 +10,11 @@ pub(super) const ACCEPTED: &str = "gzip, deflate, br";
 
 /// Unpacks a body by its `Content-Encoding`. The flag says whether there was more than `most`.
 pub(super) fn unpacked(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Vec<u8>, bool)> {
-    let layers: Vec<String> =
-        encoding.split(',').map(|it| it.trim().to_ascii_lowercase()).filter(|it| !matches!(it.as_str(), "" | "identity")).collect();
+    let layers: Vec<String> = encoding
+        .split(',')
+        .map(|it| it.trim().to_ascii_lowercase())
+        .filter(|it| !matches!(it.as_str(), "" | "identity"))
+        .collect();
     let [layer] = &layers[..] else {
         return match layers.len() {
             0 => Ok((body, false)),
@@ -36,7 +39,9 @@ pub(super) fn unpacked(body: Vec<u8>, encoding: &str, most: usize) -> Result<(Ve
         Ok(cut) => Ok((out, cut)),
         // A body that was cut on the way, or tells nonsense after its end, is worth what came before.
         Err(_) if !out.is_empty() => Ok((out, true)),
-        Err(error) => Err(Error::failed(format!("the answer says that it is packed with {layer}, and is not ({error})"))),
+        Err(error) => {
+            Err(Error::failed(format!("the answer says that it is packed with {layer}, and is not ({error})")))
+        }
     }
 }
 
@@ -52,7 +57,10 @@ fn take(from: impl Read, out: &mut Vec<u8>, most: usize) -> io::Result<bool> {
 mod tests {
     use std::io::Write;
 
-    use flate2::{Compression, write::{DeflateEncoder, GzEncoder, ZlibEncoder}};
+    use flate2::{
+        Compression,
+        write::{DeflateEncoder, GzEncoder, ZlibEncoder},
+    };
 
     use super::*;
 

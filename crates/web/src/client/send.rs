@@ -75,7 +75,8 @@ impl Client {
 
     /// Sends to a target that was taken already; the request's own address is not looked at.
     pub async fn send_to(&self, target: Target, request: Request) -> Result<Response> {
-        let hop = Hop { target, method: request.method, headers: headers(&request.headers)?, body: request.body.into() };
+        let hop =
+            Hop { target, method: request.method, headers: headers(&request.headers)?, body: request.body.into() };
         let total = request.limits.total;
         timeout(total, self.walk(hop, request.redirects, request.limits)).await.unwrap_or(Err(Error::Timeout(total)))
     }
@@ -130,7 +131,8 @@ impl Client {
                 .map_err(|error| broken(host, &error))?;
             // It ends with the answer, or when nobody reads the answer any more.
             tokio::spawn(connection);
-            let request = self.request(hop).map_err(|error| Error::failed(format!("{host} cannot be asked: {error}")))?;
+            let request =
+                self.request(hop).map_err(|error| Error::failed(format!("{host} cannot be asked: {error}")))?;
             sender.send_request(request).await.map_err(|error| broken(host, &error))
         };
         let late = || Error::failed(format!("{host} did not answer within {} seconds", patience.as_secs()));
@@ -161,8 +163,16 @@ impl Client {
 /// The caller's headers; those that say how a message travels are ours.
 fn headers(given: &[(String, String)]) -> Result<HeaderMap> {
     let ours = [
-        header::HOST, header::USER_AGENT, header::ACCEPT_ENCODING, header::CONNECTION, header::CONTENT_LENGTH,
-        header::TRANSFER_ENCODING, header::PROXY_AUTHORIZATION, header::UPGRADE, header::TE, header::EXPECT,
+        header::HOST,
+        header::USER_AGENT,
+        header::ACCEPT_ENCODING,
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::PROXY_AUTHORIZATION,
+        header::UPGRADE,
+        header::TE,
+        header::EXPECT,
     ];
     let mut map = HeaderMap::new();
     for (name, value) in given {
@@ -240,10 +250,12 @@ async fn read(target: &Target, answer: hyper::Response<Incoming>, limits: Limits
             break;
         }
     }
-    let encoding: Vec<_> = head.headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|it| it.to_str().ok()).collect();
+    let encoding: Vec<_> =
+        head.headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|it| it.to_str().ok()).collect();
     let (body, more) =
         if bytes.is_empty() { (bytes, false) } else { decode::unpacked(bytes, &encoding.join(","), limits.body)? };
-    let reason = head.extensions.get::<hyper::ext::ReasonPhrase>().map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+    let reason =
+        head.extensions.get::<hyper::ext::ReasonPhrase>().map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
     let reason = reason.or_else(|| head.status.canonical_reason().map(str::to_owned)).unwrap_or_default();
     Ok(Response {
         url: target.to_string(),

@@ -124,9 +124,8 @@ async fn dial(admitted: &Admitted) -> Result<TcpStream> {
 
 async fn secure(tcp: TcpStream, target: &Target) -> Result<Stream> {
     let host = target.host();
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::failed(format!("no secure connection to {host} could be made: {error}"))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| Error::failed(format!("no secure connection to {host} could be made: {error}"));
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
     let config = tls().map_err(|error| failed(&error))?;
     let stream = timeout(KNOCK, TlsConnector::from(config).connect(name, tcp)).await;

@@ -16,10 +16,12 @@ pub(super) enum Body {
 pub(super) fn kind(header: Option<&str>, bytes: &[u8]) -> (Body, String) {
     let said = header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let said = if said.contains('/') && said.len() < 100 { said } else { String::new() };
+    let unsure =
+        matches!(said.as_str(), "" | "application/octet-stream" | "binary/octet-stream" | "unknown/unknown" | "*/*");
     if let Some((body, mime)) = magic(bytes) {
-        return (body, if said.starts_with(mime.split('/').next().unwrap_or_default()) { said } else { mime.into() });
+        let same = !unsure && said.starts_with(mime.split('/').next().unwrap_or_default());
+        return (body, if same { said } else { mime.into() });
     }
-    let unsure = matches!(said.as_str(), "" | "application/octet-stream" | "binary/octet-stream" | "unknown/unknown" | "*/*");
     let body = match said.as_str() {
         _ if looks_binary(bytes) => Body::Binary,
         "text/html" | "application/xhtml+xml" => Body::Html,
@@ -58,7 +60,8 @@ fn looks_binary(bytes: &[u8]) -> bool {
 fn looks_html(bytes: &[u8]) -> bool {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).to_ascii_lowercase();
     let head = head.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
-    let begins = ["<!doctype html", "<html", "<head", "<body", "<title", "<h1", "<div", "<p>", "<a ", "<table", "<meta"];
+    let begins =
+        ["<!doctype html", "<html", "<head", "<body", "<title", "<h1", "<div", "<p>", "<a ", "<table", "<meta"];
     begins.iter().any(|it| head.starts_with(it)) || (head.starts_with("<!--") && head.contains("<html"))
 }
 

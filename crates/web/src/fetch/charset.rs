@@ -8,7 +8,8 @@ const HEAD: usize = 4096;
 
 /// The text, and the name of its charset where that is not UTF-8.
 pub(super) fn decode(bytes: &[u8], header: Option<&str>) -> (String, Option<&'static str>) {
-    let encoding = Encoding::for_bom(bytes).map(|(it, _)| it).or_else(|| header.and_then(in_header)).or_else(|| in_page(bytes));
+    let encoding =
+        Encoding::for_bom(bytes).map(|(it, _)| it).or_else(|| header.and_then(in_header)).or_else(|| in_page(bytes));
     let encoding = encoding.unwrap_or_else(|| guess(bytes));
     let (text, encoding, _) = encoding.decode(bytes);
     (text.into_owned(), (encoding != UTF_8).then(|| encoding.name()))
@@ -26,10 +27,13 @@ fn in_header(header: &str) -> Option<&'static Encoding> {
 /// `<meta charset=x>`, `<meta … content="…; charset=x">` or `<?xml … encoding="x"?>` near the beginning.
 fn in_page(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
-    let xml = head.trim_start().strip_prefix("<?xml").and_then(|it| it.split("?>").next()).and_then(|it| value(it, "encoding"));
-    let said = xml.or_else(|| {
-        head.split("<meta").skip(1).find_map(|it| value(it.split('>').next().unwrap_or(it), "charset"))
-    })?;
+    let xml = head
+        .trim_start()
+        .strip_prefix("<?xml")
+        .and_then(|it| it.split("?>").next())
+        .and_then(|it| value(it, "encoding"));
+    let said = xml
+        .or_else(|| head.split("<meta").skip(1).find_map(|it| value(it.split('>').next().unwrap_or(it), "charset")))?;
     let found = Encoding::for_label(said.as_bytes())?;
     // A page whose own words could be read is not in UTF-16, whatever it says.
     Some(if found == UTF_16LE || found == UTF_16BE { UTF_8 } else { found })
@@ -70,7 +74,12 @@ mod tests {
                 "<meta http-equiv=x content=\"text/html; charset=shift_jis\">あ",
                 Some("Shift_JIS"),
             ),
-            (b"<?xml version='1.0' encoding='iso-8859-1'?>\xe9", None, "<?xml version='1.0' encoding='iso-8859-1'?>é", Some("windows-1252")),
+            (
+                b"<?xml version='1.0' encoding='iso-8859-1'?>\xe9",
+                None,
+                "<?xml version='1.0' encoding='iso-8859-1'?>é",
+                Some("windows-1252"),
+            ),
             (b"<meta charset=utf-16>x", None, "<meta charset=utf-16>x", None),
             (b"caf\xe9 au lait", None, "café au lait", Some("windows-1252")),
             (b"x", Some("text/plain; charset=klingon"), "x", None),

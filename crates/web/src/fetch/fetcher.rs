@@ -101,7 +101,9 @@ impl Fetcher {
             return Ok(page);
         }
         match body {
-            Body::Html if wanted.style != PageStyle::Source => self.html(call, &bytes, header.as_deref(), wanted, &mut page).await?,
+            Body::Html if wanted.style != PageStyle::Source => {
+                self.html(call, &bytes, header.as_deref(), wanted, &mut page).await?;
+            }
             Body::Html | Body::Plain => {
                 let (text, charset) = decode(&bytes, header.as_deref());
                 page.text = text;
@@ -125,7 +127,14 @@ impl Fetcher {
         Ok(page)
     }
 
-    async fn html(&self, call: &Call, bytes: &[u8], header: Option<&str>, wanted: &Fetch, page: &mut Fetched) -> Result<()> {
+    async fn html(
+        &self,
+        call: &Call,
+        bytes: &[u8],
+        header: Option<&str>,
+        wanted: &Fetch,
+        page: &mut Fetched,
+    ) -> Result<()> {
         let (text, charset) = decode(bytes, header);
         page.notes.extend(charset.map(|it| format!("read as {it}")));
         let style = if wanted.style == PageStyle::Text { Style::Text } else { Style::Markdown };
@@ -148,7 +157,9 @@ impl Fetcher {
         }
         page.text.truncate(page.text.trim_end().len());
         if total > PDF_PAGES {
-            page.notes.push(format!("the PDF has {total} pages, and the first {PDF_PAGES} are shown; download it to read on"));
+            page.notes.push(format!(
+                "the PDF has {total} pages, and the first {PDF_PAGES} are shown; download it to read on"
+            ));
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ const INNER: &[&str] =
 const PORTS: &[u16] = &[
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
     111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526, 530,
-    531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723, 2049, 2375, 2376,
-    3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
-    11211, 27017,
+    531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723, 2049, 2375,
+    2376, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697,
+    10080, 11211, 27017,
 ];
 
 /// Decides which addresses may be reached. Cheap to clone.
@@ -178,7 +178,8 @@ fn beneath(host: &str, name: &str) -> bool {
 }
 
 fn refused(target: &Target, why: &str) -> Error {
-    let (scheme, host, port) = (target.url().scheme(), target.url().host_str().unwrap_or_default(), target.url().port());
+    let (scheme, host, port) =
+        (target.url().scheme(), target.url().host_str().unwrap_or_default(), target.url().port());
     let port = port.map(|it| format!(":{it}")).unwrap_or_default();
     Error::denied(format!(
         "{scheme}://{host}{port} was not reached: {why}. Only the operator can open it (setting web.allow)"
@@ -231,17 +232,37 @@ mod tests {
             ("http://93.184.216.34/", "[93.184.216.34:80]".to_owned()),
             (
                 "http://mixed.example/",
-                format!("http://mixed.example was not reached: the name leads to 10.0.0.1, which is a private network (10.0.0.0/8){tail}"),
+                format!(
+                    "http://mixed.example was not reached: the name leads to 10.0.0.1, which is a private network (10.0.0.0/8){tail}"
+                ),
             ),
             (
                 "http://mapped.example/",
-                format!("http://mapped.example was not reached: the name leads to ::ffff:127.0.0.1, which is IPv4 in IPv6 (::ffff:0:0/96){tail}"),
+                format!(
+                    "http://mapped.example was not reached: the name leads to ::ffff:127.0.0.1, which is IPv4 in IPv6 (::ffff:0:0/96){tail}"
+                ),
             ),
-            ("http://127.0.0.1:9/", format!("http://127.0.0.1:9 was not reached: port 9 belongs to another kind of service{tail}")),
+            (
+                "http://127.0.0.1:9/",
+                format!("http://127.0.0.1:9 was not reached: port 9 belongs to another kind of service{tail}"),
+            ),
             ("http://[::1]/", format!("http://[::1] was not reached: ::1 is loopback (::1){tail}")),
-            ("http://a.LOCALHOST./", format!("http://a.localhost. was not reached: names in `localhost` are inside this machine or its network{tail}")),
-            ("http://metadata.google.internal/", format!("http://metadata.google.internal was not reached: names in `internal` are inside this machine or its network{tail}")),
-            ("http://nowhere.example/", "nowhere.example could not be found (no such name); check the spelling".to_owned()),
+            (
+                "http://a.LOCALHOST./",
+                format!(
+                    "http://a.localhost. was not reached: names in `localhost` are inside this machine or its network{tail}"
+                ),
+            ),
+            (
+                "http://metadata.google.internal/",
+                format!(
+                    "http://metadata.google.internal was not reached: names in `internal` are inside this machine or its network{tail}"
+                ),
+            ),
+            (
+                "http://nowhere.example/",
+                "nowhere.example could not be found (no such name); check the spelling".to_owned(),
+            ),
             ("http://empty.example/", "empty.example has no address; check the spelling".to_owned()),
         ] {
             assert_eq!(asked(&guard, text), expected);

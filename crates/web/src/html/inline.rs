@@ -2,7 +2,10 @@
 
 use dom_query::NodeRef;
 
-use super::{Style, write::{Writer, name, raw_text}};
+use super::{
+    Style,
+    write::{Writer, name, raw_text, skips},
+};
 
 impl Writer<'_> {
     /// The inline content of a node, in one line but for line breaks that the page asks for.
@@ -20,7 +23,7 @@ impl Writer<'_> {
             return;
         }
         let Some(tag) = name(node) else { return };
-        if self.skips(node, &tag) {
+        if skips(node, &tag) {
             return;
         }
         match &*tag {
@@ -90,7 +93,9 @@ impl Writer<'_> {
         let source = ["src", "data-src"].iter().filter_map(|it| node.attr(it)).find_map(|it| self.address(&it));
         match (self.style, source) {
             (Style::Text, _) if !alt.is_empty() => line.apart(&format!("[Image: {alt}]")),
-            (Style::Markdown, Some(source)) => line.apart(&format!("![{}]({})", alt.replace(['[', ']'], ""), target(&source))),
+            (Style::Markdown, Some(source)) => {
+                line.apart(&format!("![{}]({})", alt.replace(['[', ']'], ""), target(&source)));
+            }
             (Style::Markdown, None) if !alt.is_empty() => line.apart(&format!("[Image: {alt}]")),
             _ => {}
         }
@@ -119,7 +124,12 @@ fn target(href: &str) -> String {
         open >= 0
     }) && open == 0;
     if href.contains([' ', '<', '>']) || !balanced {
-        return href.replace(' ', "%20").replace('<', "%3C").replace('>', "%3E").replace('(', "%28").replace(')', "%29");
+        return href
+            .replace(' ', "%20")
+            .replace('<', "%3C")
+            .replace('>', "%3E")
+            .replace('(', "%28")
+            .replace(')', "%29");
     }
     href.to_owned()
 }

@@ -43,7 +43,8 @@ impl Writer<'_> {
         for cell in row.children_it(false).filter(NodeRef::is_element) {
             let break_ = if self.style == Style::Markdown { "<br>" } else { " " };
             let text = self.line(&cell).replace("  \n", break_).replace('\n', break_).replace('|', "\\|");
-            let span = cell.attr("colspan").and_then(|it| it.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, WIDEST);
+            let span =
+                cell.attr("colspan").and_then(|it| it.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, WIDEST);
             cells.push(text);
             cells.extend(std::iter::repeat_n(String::new(), span - 1));
         }
@@ -71,7 +72,7 @@ fn is_data(rows: &[NodeRef<'_>]) -> bool {
         for cell in row.children_it(false).filter(NodeRef::is_element) {
             cells += 1;
             let heavy = |it: &NodeRef<'_>| {
-                name(it).is_some_and(|tag| is_block(&tag) && !matches!(&*tag, "p" | "div" | "center" | "section") )
+                name(it).is_some_and(|tag| is_block(&tag) && !matches!(&*tag, "p" | "div" | "center" | "section"))
             };
             if has_block(&cell) && cell.descendants_it().any(|it| heavy(&it)) {
                 return false;

@@ -75,8 +75,8 @@ fn next_tag(html: &str, mut at: usize) -> Option<Tag<'_>> {
     loop {
         let start = at + html.get(at..)?.find('<')?;
         let rest = &html[start..];
-        if rest.starts_with("<!--") {
-            at = start + 4 + rest[4..].find("-->")? + 3;
+        if let Some(comment) = rest.strip_prefix("<!--") {
+            at = start + 4 + comment.find("-->")? + 3;
             continue;
         }
         let closes = bytes.get(start + 1) == Some(&b'/');
@@ -97,7 +97,9 @@ fn tag_end(bytes: &[u8], from: usize) -> Option<usize> {
     for (at, byte) in bytes.iter().enumerate().skip(from) {
         match (quote, byte) {
             (None, b'>') => return Some(at + 1),
-            (None, b'"' | b'\'') if bytes[from..at].iter().rev().find(|it| !it.is_ascii_whitespace()) == Some(&b'=') => {
+            (None, b'"' | b'\'')
+                if bytes[from..at].iter().rev().find(|it| !it.is_ascii_whitespace()) == Some(&b'=') =>
+            {
                 quote = Some(*byte);
             }
             (Some(open), byte) if open == *byte => quote = None,

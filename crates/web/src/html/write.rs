@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
 
     fn child(&self, child: &NodeRef<'_>, place: &Place, out: &mut Vec<String>, line: &mut Line) {
         let Some(tag) = name(child) else { return self.inline(child, line) };
-        if self.skips(child, &tag) {
+        if skips(child, &tag) {
             return;
         }
         if !is_block(&tag) {
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
                 self.paragraph(text, out, place);
             }
             "hr" => out.push("---".into()),
-            "pre" | "listing" | "xmp" | "plaintext" => out.extend(self.code_block(child)),
+            "pre" | "listing" | "xmp" | "plaintext" => out.extend(code_block(child)),
             "blockquote" => out.extend(set_in(&self.deeper(child, place), place, "> ", "> ")),
             "ul" | "ol" | "menu" | "dir" => out.extend(self.list(child, place, &tag)),
             "dl" => out.extend(self.definitions(child, place)),
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
         let (mut items, mut loose) = (Vec::new(), false);
         for item in node.children_it(false).filter(NodeRef::is_element) {
             let Some(tag_of_item) = name(&item) else { continue };
-            if self.skips(&item, &tag_of_item) {
+            if skips(&item, &tag_of_item) {
                 continue;
             }
             let blocks = match &*tag_of_item {
@@ -123,7 +123,12 @@ impl<'a> Writer<'a> {
                 // Some pages put lists right into lists, or wrap their items.
                 _ => {
                     let mut wrapped = Vec::new();
-                    self.child(&item, &Place { deep: place.deep + 1, ..place.clone() }, &mut wrapped, &mut Line::default());
+                    self.child(
+                        &item,
+                        &Place { deep: place.deep + 1, ..place.clone() },
+                        &mut wrapped,
+                        &mut Line::default(),
+                    );
                     wrapped
                 }
             };
@@ -135,7 +140,10 @@ impl<'a> Writer<'a> {
             number += 1;
             let tight = blocks.len() == 2 && is_list(&blocks[1]);
             let indent = " ".repeat(marker.len());
-            items.extend(set_in(&blocks, place, &marker, &indent).map(|it| if tight { it.replacen("\n\n", "\n", 1) } else { it }));
+            items.extend(
+                set_in(&blocks, place, &marker, &indent)
+                    .map(|it| if tight { it.replacen("\n\n", "\n", 1) } else { it }),
+            );
         }
         (!items.is_empty()).then(|| items.join(if loose { "\n\n" } else { "\n" }))
     }
@@ -160,27 +168,49 @@ impl<'a> Writer<'a> {
         }
         out
     }
+}
 
-    fn code_block(&self, node: &NodeRef<'_>) -> Option<String> {
-        let text = raw_text(node);
-        let text = text.trim_end().trim_start_matches(['\n', '\r']);
-        if text.trim().is_empty() {
-            return None;
-        }
-        let fence = "`".repeat(longest_run(text).max(2) + 1);
-        Some(format!("{fence}{}\n{text}\n{fence}", language(node)))
+fn code_block(node: &NodeRef<'_>) -> Option<String> {
+    let text = raw_text(node);
+    let text = text.trim_end().trim_start_matches(['\n', '\r']);
+    if text.trim().is_empty() {
+        return None;
     }
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    Some(format!("{fence}{}\n{text}\n{fence}", language(node)))
+}
 
-    /// What nobody sees on the page, or what is no text.
-    pub(super) fn skips(&self, node: &NodeRef<'_>, tag: &str) -> bool {
-        matches!(
-            tag,
-            "script" | "style" | "noscript" | "template" | "head" | "svg" | "canvas" | "iframe" | "object" | "embed"
-                | "audio" | "video" | "select" | "input" | "textarea" | "button" | "datalist" | "map" | "title" | "meta" | "link" | "noframes"
-        ) || node.has_attr("hidden")
-            || node.attr("style").is_some_and(|it| hides(&it))
-            || (node.attr("aria-hidden").is_some_and(|it| &*it == "true") && tag != "img" && !node.has_class("fallback-image"))
-    }
+/// What nobody sees on the page, or what is no text.
+pub(super) fn skips(node: &NodeRef<'_>, tag: &str) -> bool {
+    matches!(
+        tag,
+        "script"
+            | "style"
+            | "noscript"
+            | "template"
+            | "head"
+            | "svg"
+            | "canvas"
+            | "iframe"
+            | "object"
+            | "embed"
+            | "audio"
+            | "video"
+            | "select"
+            | "input"
+            | "textarea"
+            | "button"
+            | "datalist"
+            | "map"
+            | "title"
+            | "meta"
+            | "link"
+            | "noframes"
+    ) || node.has_attr("hidden")
+        || node.attr("style").is_some_and(|it| hides(&it))
+        || (node.attr("aria-hidden").is_some_and(|it| &*it == "true")
+            && tag != "img"
+            && !node.has_class("fallback-image"))
 }
 
 /// Whether a style hides what it is on.
@@ -188,7 +218,15 @@ fn hides(style: &str) -> bool {
     let style: String = style.chars().filter(|it| !it.is_whitespace()).collect::<String>().to_ascii_lowercase();
     style.split(';').any(|rule| {
         let rule = rule.strip_suffix("!important").unwrap_or(rule);
-        matches!(rule, "display:none" | "visibility:hidden" | "visibility:collapse" | "opacity:0" | "font-size:0" | "font-size:0px")
+        matches!(
+            rule,
+            "display:none"
+                | "visibility:hidden"
+                | "visibility:collapse"
+                | "opacity:0"
+                | "font-size:0"
+                | "font-size:0px"
+        )
     })
 }
 
@@ -226,7 +264,11 @@ fn plain_start(text: String, style: Style) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     let odd = match first {
         "#" | "##" | "###" | "####" | "-" | "+" | "*" | ">" => true,
-        it => it.strip_suffix('.').is_some_and(|it| !it.is_empty() && it.len() < 10 && it.bytes().all(|it| it.is_ascii_digit())) && text.len() > first.len(),
+        it => {
+            it.strip_suffix('.')
+                .is_some_and(|it| !it.is_empty() && it.len() < 10 && it.bytes().all(|it| it.is_ascii_digit()))
+                && text.len() > first.len()
+        }
     };
     match odd {
         true if first.ends_with('.') => format!("{}\\{}", &first[..first.len() - 1], &text[first.len() - 1..]),
@@ -243,10 +285,57 @@ pub(super) fn name(node: &NodeRef<'_>) -> Option<Box<str>> {
 pub(super) fn is_block(tag: &str) -> bool {
     matches!(
         tag,
-        "address" | "article" | "aside" | "blockquote" | "body" | "center" | "dd" | "details" | "dialog" | "dir" | "div" | "dl" | "dt"
-            | "fieldset" | "figcaption" | "figure" | "footer" | "form" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "header" | "hgroup"
-            | "hr" | "html" | "legend" | "li" | "listing" | "main" | "menu" | "nav" | "ol" | "p" | "plaintext" | "pre" | "search"
-            | "section" | "summary" | "table" | "tbody" | "td" | "tfoot" | "th" | "thead" | "tr" | "ul" | "xmp" | "caption"
+        "address"
+            | "article"
+            | "aside"
+            | "blockquote"
+            | "body"
+            | "center"
+            | "dd"
+            | "details"
+            | "dialog"
+            | "dir"
+            | "div"
+            | "dl"
+            | "dt"
+            | "fieldset"
+            | "figcaption"
+            | "figure"
+            | "footer"
+            | "form"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "header"
+            | "hgroup"
+            | "hr"
+            | "html"
+            | "legend"
+            | "li"
+            | "listing"
+            | "main"
+            | "menu"
+            | "nav"
+            | "ol"
+            | "p"
+            | "plaintext"
+            | "pre"
+            | "search"
+            | "section"
+            | "summary"
+            | "table"
+            | "tbody"
+            | "td"
+            | "tfoot"
+            | "th"
+            | "thead"
+            | "tr"
+            | "ul"
+            | "xmp"
+            | "caption"
     )
 }
 
@@ -289,7 +378,11 @@ fn language(node: &NodeRef<'_>) -> String {
     for class in places.into_iter().flatten().filter_map(|it| it.class()) {
         for word in class.split_whitespace() {
             let said = ["language-", "lang-", "highlight-source-"].iter().find_map(|it| word.strip_prefix(it));
-            let plain = |it: &&str| !it.is_empty() && it.len() < 20 && it.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '+' | '#' | '-'));
+            let plain = |it: &&str| {
+                !it.is_empty()
+                    && it.len() < 20
+                    && it.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '+' | '#' | '-'))
+            };
             if let Some(said) = said.filter(plain) {
                 return said.to_ascii_lowercase();
             }

@@ -24,14 +24,11 @@ pub(super) fn read(bytes: &[u8]) -> Hello {
     let Some(record) = bytes.get(5..5 + length) else {
         return if length + 5 > LONGEST { Hello::Foreign } else { Hello::More };
     };
-    match hello(record) {
-        Some(name) => Hello::Name(name),
-        None => Hello::Foreign,
-    }
+    hello(record).unwrap_or(Hello::Foreign)
 }
 
 /// The name in a client hello that is all in one record; `None`: it is none.
-fn hello(record: &[u8]) -> Option<Option<String>> {
+fn hello(record: &[u8]) -> Option<Hello> {
     if record.first() != Some(&1) {
         return None;
     }
@@ -40,7 +37,7 @@ fn hello(record: &[u8]) -> Option<Option<String>> {
     at += 1 + number(body, at, 1)?;
     at += 2 + number(body, at, 2)?;
     at += 1 + number(body, at, 1)?;
-    let Some(length) = number(body, at, 2) else { return Some(None) };
+    let Some(length) = number(body, at, 2) else { return Some(Hello::Name(None)) };
     let mut rest = body.get(at + 2..at + 2 + length)?;
     let mut name = None;
     while !rest.is_empty() {
@@ -57,7 +54,7 @@ fn hello(record: &[u8]) -> Option<Option<String>> {
         }
         rest = rest.get(4 + length..)?;
     }
-    Some(name)
+    Some(Hello::Name(name))
 }
 
 /// A number of so many bytes, the highest first.
@@ -114,7 +111,7 @@ mod tests {
         assert_eq!(read(b"GET / HTTP/1.1"), Hello::Foreign);
         assert_eq!(read(&message(&[name("a"), name("b")])), Hello::Foreign);
         let mut broken = whole;
-        broken[60] = 255;
+        broken[43] = 255;
         assert_eq!(read(&broken), Hello::Foreign);
     }
 }

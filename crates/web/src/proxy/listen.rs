@@ -2,9 +2,12 @@
 
 use std::{
     fs, io,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 
@@ -19,6 +22,8 @@ const MOST: usize = 256;
 /// A proxy that listens. It ends, and its socket is removed, when this is dropped.
 pub struct Listening {
     socket: PathBuf,
+    /// Removed, too, where it was made for the socket.
+    folder: Option<PathBuf>,
     stop: CancellationToken,
 }
 
@@ -34,7 +39,34 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.stop.cancel();
         _ = fs::remove_file(&self.socket);
+        if let Some(folder) = &self.folder {
+            _ = fs::remove_dir(folder);
+        }
     }
+}
+
+/// Listens on a socket in a new folder that only this user can open, beneath the system's temporary one.
+pub fn listen_privately(gateway: Gateway) -> io::Result<Listening> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let base = std::env::temp_dir();
+    for _ in 0..100 {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = base.join(format!("helve-proxy-{}-{number}", std::process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => {
+                let mut listening = listen(gateway, &folder.join("socket"));
+                match &mut listening {
+                    Ok(listening) => listening.folder = Some(folder),
+                    Err(_) => _ = fs::remove_dir(&folder),
+                }
+                return listening;
+            }
+            // One of a process of this number that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("no name for a private folder is free"))
 }
 
 /// Listens on a new socket in a folder of ours. A thread of its own serves it, so that a busy session does not stop it.
@@ -59,7 +91,7 @@ pub fn listen(gateway: Gateway, socket: &Path) -> io::Result<Listening> {
         // What is still under way ends with the one who wanted it.
         runtime.shutdown_background();
     })?;
-    Ok(Listening { socket: socket.to_owned(), stop })
+    Ok(Listening { socket: socket.to_owned(), folder: None, stop })
 }
 
 async fn accept(listener: &UnixListener, gateway: &Gateway) {

@@ -14,5 +14,5 @@ mod listen;
 mod serve;
 
 pub use hosts::Hosts;
-pub use listen::{Listening, listen};
+pub use listen::{Listening, listen, listen_privately};
 pub use serve::Gateway;

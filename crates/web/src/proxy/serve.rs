@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use helve_contract::Error;
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::{
     Method, Request, Response, StatusCode, Uri,
     body::{Bytes, Incoming},
@@ -87,7 +87,8 @@ impl Gateway {
         let place =
             request.uri().authority().filter(|_| request.uri().path().is_empty() || request.uri().path() == "/");
         let place = place.ok_or_else(|| odd("CONNECT wants host:port"))?.as_str().to_owned();
-        let admitted = self.admit(&format!("https://{place}/"), 443).await?;
+        let target = Target::parse(&format!("https://{place}/")).map_err(|error| odd(&error.to_string()))?;
+        let admitted = self.admit(target, 443).await?;
         let mut tcp = dial(&admitted).await?;
         let host = admitted.target.host().to_owned();
         tokio::spawn(async move {
@@ -105,15 +106,15 @@ impl Gateway {
         if uri.scheme_str() != Some("http") || uri.authority().is_none() {
             return Err(odd("this is a proxy; it wants CONNECT, or the whole http address"));
         }
-        let admitted = self.admit(&uri.to_string(), 80).await?;
-        let wanted = admitted.target.url();
-        let host = wanted[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
+        let target = Target::parse(&uri.to_string()).map_err(|error| odd(&error.to_string()))?;
+        let host = target.url()[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
         let told = request.headers().get(header::HOST).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
-        if told
-            .is_some_and(|told| !told.eq_ignore_ascii_case(&host) && !told.eq_ignore_ascii_case(&format!("{host}:80")))
-        {
+        let same = |told: &str| told.eq_ignore_ascii_case(&host) || told.eq_ignore_ascii_case(&format!("{host}:80"));
+        if !told.is_none_or(|told| same(&told)) {
             return Err(odd("the host in the address and in the header are not the same"));
         }
+        let admitted = self.admit(target, 80).await?;
+        let wanted = admitted.target.url();
         let tcp = dial(&admitted).await?;
         let place =
             wanted[url::Position::BeforePath..].parse::<Uri>().map_err(|_| odd("the address is not understood"))?;
@@ -130,8 +131,7 @@ impl Gateway {
     }
 
     /// The addresses of a target that is on the list and may be reached.
-    async fn admit(&self, url: &str, usual: u16) -> Result<Admitted, Refusal> {
-        let target = Target::parse(url).map_err(|error| odd(&error.to_string()))?;
+    async fn admit(&self, target: Target, usual: u16) -> Result<Admitted, Refusal> {
         let (host, port) = (target.host().trim_end_matches('.'), target.port());
         if !self.hosts.permit(host, port, usual) {
             let port = if port == usual { String::new() } else { format!(":{port}") };
@@ -176,7 +176,7 @@ async fn dial(admitted: &Admitted) -> Result<TcpStream, Refusal> {
         match timeout(KNOCK, TcpStream::connect(*address)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => last = error.to_string(),
-            Err(_) => last = "no answer".to_owned(),
+            Err(_) => last = String::from("no answer"),
         }
     }
     let host = admitted.target.host();

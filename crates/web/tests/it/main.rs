@@ -3,6 +3,8 @@
 
 mod channels;
 mod desk;
+mod fetch;
+mod guard;
 mod loopback;
 mod pdfs;
 mod pictures;

@@ -82,7 +82,7 @@ async fn tricks_are_refused() {
     let hosts = ["good.example", "nowhere.example", "*.corp.example"].map(str::to_owned);
     let proxy = proxy(folder.path(), &hosts);
     let get = |url: &str, host: &str| format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    let connect = |place: &str| format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n");
+    let connect = |place: &str| format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n");
     for (text, wanted, why) in [
         (get("http://good.example/", "good.example"), "403", "a listed name that leads to loopback"),
         (get("http://a.corp.example/", "a.corp.example"), "403", "the same beneath a star"),
@@ -93,7 +93,11 @@ async fn tricks_are_refused() {
         (get("http://good.example.evil.example/", "good.example.evil.example"), "403", "a name that begins like it"),
         (get("/", "good.example"), "400", "not a proxy's request"),
         (get("ftp://good.example/", "good.example"), "400", "another scheme"),
-        (get(&format!("http://127.0.0.1:{port}/"), "x"), "403", "an address that is not listed"),
+        (
+            get(&format!("http://127.0.0.1:{port}/"), &format!("127.0.0.1:{port}")),
+            "403",
+            "an address that is not listed",
+        ),
         (get("http://0x7f.1/", "x"), "400", "an address in other words"),
         (connect("good.example:22"), "403", "a tunnel to another port"),
         (connect("good.example:443"), "403", "a tunnel to loopback"),

@@ -29,13 +29,15 @@ async fn a_clock_that_was_a_year_ahead_does_not_stall_anything() {
     stage.add("b", |it| it.cadence = Cadence::Cron { expression: "*/5 * * * *".into(), timezone: "UTC".into() }).await;
     stage.after(60).await;
     // The clock is a year ahead for a while …
-    assert_eq!(stage.after(YEAR).await.started, 2);
     stage.seen();
+    assert_eq!(stage.after(YEAR).await.started, 2);
+    assert_eq!(stage.seen(), ["a 120#1", "b 300#1"]);
     // … and is put right again.
     assert_eq!(stage.after(-YEAR).await.started, 0);
     stage.after(60).await;
     stage.after(240).await;
-    assert_eq!(stage.seen(), ["a 120#1", "b 300#1", "a 180#1"]);
+    // What was due at 120 and at 300 has been made up for meanwhile, and is not repeated.
+    assert_eq!(stage.seen(), ["a 180#1"]);
     // The same for a driver that starts afterwards.
     let next = stage.another(Script::default());
     assert_eq!(next.after(300).await.started, 2);

@@ -117,7 +117,7 @@ async fn none_is_missing_and_none_runs_twice_unlabelled() {
             })
             .await;
     }
-    let folder = stage._folder.path().to_owned();
+    let folder = stage.folder.path().to_owned();
     let mut dice = number("HELVE_SEED", 7) | 1;
     let mut roll = move |sides: u64| {
         dice ^= dice << 13;
@@ -142,7 +142,7 @@ async fn none_is_missing_and_none_runs_twice_unlabelled() {
 
 async fn check(stage: &Stage, each: u64, first: i64) {
     let mut begun: BTreeMap<(String, i64), HashSet<u32>> = BTreeMap::new();
-    for entry in fs::read_dir(stage._folder.path()).unwrap() {
+    for entry in fs::read_dir(stage.folder.path()).unwrap() {
         let path = entry.unwrap().path();
         if !path.file_name().unwrap().to_string_lossy().starts_with("log-") {
             continue;

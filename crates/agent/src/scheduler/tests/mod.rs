@@ -80,7 +80,7 @@ impl Notify for Ears {
 
 /// A driver with all that belongs to it.
 struct Stage {
-    _folder: Arc<tempfile::TempDir>,
+    folder: Arc<tempfile::TempDir>,
     store: Arc<Sqlite>,
     clock: Hand,
     script: Arc<Script>,
@@ -110,12 +110,12 @@ impl Stage {
     fn on(folder: Arc<tempfile::TempDir>, store: Arc<Sqlite>, clock: Hand, script: Script, settings: Settings) -> Self {
         let (script, ears) = (Arc::new(script), Arc::new(Ears::default()));
         let driver = Scheduler::new(store.clone(), Arc::new(clock.clone()), script.clone(), settings).unwrap();
-        Self { _folder: folder, store, clock, script, driver: driver.telling(ears.clone()), ears }
+        Self { folder, store, clock, script, driver: driver.telling(ears.clone()), ears }
     }
 
     /// Another driver of the same store.
     fn another(&self, script: Script) -> Self {
-        Self::on(self._folder.clone(), self.store.clone(), self.clock.clone(), script, Settings::default())
+        Self::on(self.folder.clone(), self.store.clone(), self.clock.clone(), script, Settings::default())
     }
 
     async fn add(&self, id: &str, change: impl FnOnce(&mut Schedule)) {

@@ -80,7 +80,7 @@ impl Flags {
         let code = runtime.block_on(async {
             let told = bench.find_model(None).await?;
             let wanted = match &session {
-                Some(id) => Wanted::Of(talk::named(&**bench.store(), id).await?),
+                Some(id) => Wanted::Of(Box::new(talk::named(&**bench.store(), id).await?)),
                 None if go_on => Wanted::Last,
                 None => Wanted::New,
             };
@@ -142,13 +142,8 @@ impl Chat {
         let screen = Screen::new(Look::of(&io::stdout()), io::stdout());
         let input = Input::new(screen.clone(), Some(bench.state().join("chat.history")));
         let stop = Arc::new(Notify::new());
-        let person = Arc::new(Person::new(
-            screen.clone(),
-            input.clone(),
-            knobs.clone(),
-            bench.mode().clone(),
-            stop.clone(),
-        ));
+        let person =
+            Arc::new(Person::new(screen.clone(), input.clone(), knobs.clone(), bench.mode().clone(), stop.clone()));
         bench.meet(Somebody { user: person.clone(), approver: Some(person.clone()) });
         let show = Show::new(screen.clone(), bench.memory().clone(), knobs.clone());
         let watcher: Watcher = Arc::new(move |event: &Event| show.hear(event));
@@ -315,7 +310,8 @@ impl Chat {
             }
         }
         if self.input.live {
-            self.screen.line(&look.dim(&format!("{} calls · {}", outcome.calls, money(spent))));
+            let calls = if outcome.calls == 1 { "1 call".to_owned() } else { format!("{} calls", outcome.calls) };
+            self.screen.line(&look.dim(&format!("{calls} · {}", money(spent))));
         }
     }
 

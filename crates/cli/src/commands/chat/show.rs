@@ -73,7 +73,8 @@ impl Show {
                 screen.line(&look.ink("33", &text));
             }
             Event::Compacted { before, after } => {
-                let text = format!("older messages were shortened: {} tokens are now {}", count(*before), count(*after));
+                let text =
+                    format!("older messages were shortened: {} tokens are now {}", count(*before), count(*after));
                 screen.line(&look.dim(&text));
             }
             Event::Child { title, ended, .. } => {

@@ -46,7 +46,7 @@ impl Chat {
             "sessions" => self.sessions().await?,
             "resume" => {
                 let record = talk::named(&**self.bench.store(), rest).await?;
-                self.switch(Wanted::Of(record), How::default()).await?;
+                self.switch(Wanted::Of(Box::new(record)), How::default()).await?;
             }
             "new" => {
                 let how = How { dialect: Some(self.agent.engine.dialect().name.to_owned()), model: None };
@@ -62,7 +62,8 @@ impl Chat {
                 let names = COMMANDS.iter().map(|(name, ..)| *name);
                 let near = nearest(other, names).first().map(|it| format!("; did you mean /{it}?")).unwrap_or_default();
                 let other = harmless(other);
-                self.screen.line(&format!("there is no command /{other}{near} (/help lists them, // begins a message)"));
+                self.screen
+                    .line(&format!("there is no command /{other}{near} (/help lists them, // begins a message)"));
             }
         }
         Ok(true)
@@ -162,9 +163,8 @@ impl Chat {
         self.screen.status(Some("summing up"));
         let done = self.agent.compact().await;
         self.screen.status(None);
-        match done? {
-            true => {}
-            false => self.screen.line("there is nothing to sum up yet"),
+        if !done? {
+            self.screen.line("there is nothing to sum up yet");
         }
         Ok(())
     }

@@ -104,8 +104,8 @@ fn of_two_modes_the_stricter_is_taken() {
 #[tokio::test]
 async fn an_approved_plan_ends_the_mode_that_only_looks() {
     let switch = ModeSwitch::new(Mode::AcceptEdits);
-    let edits =
-        || fate(Gate::new(switch.clone()), &edit(), json!({"file_path": "a", "old_string": "x", "new_string": "y"}));
+    let args = json!({"file_path": "a", "old_string": "x", "new_string": "y"});
+    let edits = async || fate(Gate::new(switch.clone()), &edit(), args.clone()).await;
     assert_eq!((switch.end_plan(), edits().await), (None, Fate::Passed));
     switch.set(Mode::Plan);
     switch.set(Mode::Plan);

@@ -84,7 +84,7 @@ fn same_files(search: &Search<'_>, exact: &RegexMatcher) -> Same {
 }
 
 /// Whether these bytes begin a text that is not UTF-8 and that the searcher does not decode.
-fn is_foreign(head: &[u8]) -> bool {
+pub(crate) fn is_foreign(head: &[u8]) -> bool {
     // With a mark, the searcher reads it as what it is.
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return false;

@@ -10,7 +10,7 @@ use super::sink::weight;
 const OFFSET_ROOM: usize = 64 << 20;
 
 /// What has been found so far.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     files: BTreeMap<PathBuf, Weighed>,
     /// The most matches (files, where only those are asked for) that can be in the answer.
     most: usize,
@@ -30,12 +30,12 @@ struct Weighed {
 }
 
 impl Kept {
-    pub(super) fn new(grep: &Grep) -> Self {
+    pub(crate) fn new(grep: &Grep) -> Self {
         Self { files: BTreeMap::new(), most: most(grep), room: room(grep), held: 0, bytes: 0, total: 0, total_files: 0 }
     }
 
     /// Adds a file with at least one match.
-    pub(super) fn add(&mut self, hits: FileHits, bytes: usize, units: usize, counted: u64) {
+    pub(crate) fn add(&mut self, hits: FileHits, bytes: usize, units: usize, counted: u64) {
         self.total += counted;
         self.total_files += 1;
         self.held += units;
@@ -54,7 +54,7 @@ impl Kept {
     }
 
     /// The answer: what is left after the offset, up to the limits.
-    pub(super) fn answer(self, grep: &Grep) -> Matches {
+    pub(crate) fn answer(self, grep: &Grep) -> Matches {
         let mut matches = Matches { total: self.total, total_files: self.total_files, ..Matches::default() };
         let mut cut = Cut { skip: grep.offset, left: grep.limit.unwrap_or(usize::MAX), bytes: grep.max_bytes };
         for Weighed { mut hits, .. } in self.files.into_values() {
@@ -78,12 +78,12 @@ impl Kept {
 }
 
 /// The most matches that can matter.
-pub(super) fn most(grep: &Grep) -> usize {
+pub(crate) fn most(grep: &Grep) -> usize {
     grep.limit.map_or(usize::MAX, |limit| limit.saturating_add(grep.offset))
 }
 
 /// The most bytes that can matter.
-pub(super) fn room(grep: &Grep) -> usize {
+pub(crate) fn room(grep: &Grep) -> usize {
     if grep.offset == 0 { grep.max_bytes } else { grep.max_bytes.saturating_add(OFFSET_ROOM) }
 }
 

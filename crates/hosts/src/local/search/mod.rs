@@ -15,8 +15,14 @@ use super::{
     beneath::Beneath,
     walk::{Clock, Start},
 };
-use pattern::{filters, matcher};
 use run::Search;
+
+// What a search in memory shares.
+pub(crate) use absence::is_foreign;
+pub(crate) use kept::{Kept, most, room};
+pub(crate) use pattern::{Filters, filters, matcher};
+pub(crate) use run::{Binary, searcher};
+pub(crate) use sink::{Ask, Collect};
 
 /// Searches a file, or the files beneath a folder.
 pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &Grep, clock: &Clock) -> Result<Matches> {
@@ -25,7 +31,7 @@ pub(super) fn grep(beneath: &Beneath, path: &SafePath, grep: &Grep, clock: &Cloc
         return Err(Error::file(path, FileFault::NotRegular));
     }
     let matcher = matcher(grep)?;
-    let filters = filters(&start, grep)?;
+    let filters = filters(&start.path.root().dir, grep)?;
 
     let search = Search { beneath, start: &start, grep, matcher: &matcher, filters: &filters, clock };
     let mut matches = search.run(grep.noise)?;

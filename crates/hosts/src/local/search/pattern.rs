@@ -1,5 +1,7 @@
 //! What to look for and in which files: patterns, globs and types, with ripgrep's meaning.
 
+use std::path::Path;
+
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use helve_contract::{Error, Result, nearest, ports::Grep};
 use ignore::{
@@ -7,13 +9,11 @@ use ignore::{
     types::{FileTypeDef, Types, TypesBuilder},
 };
 
-use crate::local::walk::Start;
-
 /// The most memory that a compiled pattern may take, and its cache.
 const PATTERN: usize = 10 << 20;
 
 /// The matcher of a search.
-pub(super) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
+pub(crate) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .multi_line(true)
@@ -43,14 +43,14 @@ pub(super) fn matcher(grep: &Grep) -> Result<RegexMatcher> {
 }
 
 /// Which files a search looks into.
-pub(super) struct Filters {
-    pub(super) globs: Override,
-    pub(super) types: Types,
+pub(crate) struct Filters {
+    pub(crate) globs: Override,
+    pub(crate) types: Types,
 }
 
 /// Reads the globs and the type of a search. Globs count from the root, as ripgrep's count from where it runs.
-pub(super) fn filters(start: &Start<'_>, grep: &Grep) -> Result<Filters> {
-    let mut globs = OverrideBuilder::new(&start.path.root().dir);
+pub(crate) fn filters(root: &Path, grep: &Grep) -> Result<Filters> {
+    let mut globs = OverrideBuilder::new(root);
     for glob in &grep.globs {
         // A path that starts here has no `./` in it.
         globs

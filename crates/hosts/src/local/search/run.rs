@@ -49,7 +49,7 @@ pub(super) struct Search<'a> {
 
 /// What is done with a file in which bytes are zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Binary {
+pub(crate) enum Binary {
     /// It is left at the first of them.
     Leave,
     /// It is searched whole; that it matches is all that is said of it.
@@ -236,7 +236,8 @@ impl<'a> Eye<'a> {
     }
 }
 
-fn searcher(grep: &Grep, binary: Binary) -> Searcher {
+/// A searcher with its buffers.
+pub(crate) fn searcher(grep: &Grep, binary: Binary) -> Searcher {
     let is_lines = grep.output == Output::Lines;
     SearcherBuilder::new()
         .line_number(is_lines)

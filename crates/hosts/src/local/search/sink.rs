@@ -12,44 +12,44 @@ const AHEAD: usize = 128;
 
 /// What a search wants to know about a file.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) output: Output,
+pub(crate) struct Ask {
+    pub(crate) output: Output,
     /// Each match by itself.
-    pub(super) each: bool,
+    pub(crate) each: bool,
     /// A match may span lines.
-    pub(super) multiline: bool,
+    pub(crate) multiline: bool,
     /// Keep no more than this many matches of one file …
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// … and bytes of lines.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// What a hit weighs: its line and the end of it.
-pub(super) fn weight(hit: &Hit) -> usize {
+pub(crate) fn weight(hit: &Hit) -> usize {
     hit.text.len() + 1
 }
 
 /// Collects the hits of one file.
-pub(super) struct Collect<'m> {
+pub(crate) struct Collect<'m> {
     ask: Ask,
     matcher: &'m RegexMatcher,
     /// Lines that match (matches, where they span lines or are asked for one by one).
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// The lines that were kept.
-    pub(super) hits: Vec<Hit>,
+    pub(crate) hits: Vec<Hit>,
     /// How many bytes they have.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// How many of them are matches.
-    pub(super) kept: usize,
+    pub(crate) kept: usize,
     /// Where the file turned out to be binary.
-    pub(super) binary: Option<u64>,
+    pub(crate) binary: Option<u64>,
     /// Enough is kept; the rest is only counted.
     closed: bool,
     matches: Vec<Match>,
 }
 
 impl<'m> Collect<'m> {
-    pub(super) fn new(ask: Ask, matcher: &'m RegexMatcher) -> Self {
+    pub(crate) fn new(ask: Ask, matcher: &'m RegexMatcher) -> Self {
         Self {
             ask,
             matcher,

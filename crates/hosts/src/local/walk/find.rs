@@ -49,7 +49,7 @@ pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, cl
 }
 
 /// Which names are wanted.
-enum Wanted {
+pub(crate) enum Wanted {
     All,
     /// The name contains this.
     Part(Vec<u8>),
@@ -60,7 +60,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn read(find: &Find) -> Result<Self> {
+    pub(crate) fn read(find: &Find) -> Result<Self> {
         let Some(pattern) = &find.pattern else { return Ok(Self::All) };
         let pattern = pattern.trim_start_matches("./");
         let is_wild = |text: &str| text.contains(['*', '?', '[', '{']);
@@ -85,7 +85,7 @@ impl Wanted {
         Ok(Self::Path(glob, folders.into_iter().collect()))
     }
 
-    fn matches(&self, beneath_start: &Path) -> bool {
+    pub(crate) fn matches(&self, beneath_start: &Path) -> bool {
         let name = || beneath_start.file_name().unwrap_or_default();
         match self {
             Self::All => true,

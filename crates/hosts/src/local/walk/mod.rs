@@ -6,4 +6,5 @@ mod start;
 
 pub(super) use clock::Clock;
 pub(super) use find::find;
+pub(crate) use find::Wanted;
 pub(super) use start::{Start, builder};

@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::query;
+use super::{query, rank};
 use crate::embed::{Words, words};
 
 /// Passages that all shelves in memory hold together, about; the one not used for longest goes first.
@@ -167,15 +167,19 @@ impl Shelf {
         let from = self.tokens.len();
         self.tokens.extend(tokens.chunks_exact(2).map(|it| u16::from_le_bytes([it[0], it[1]])));
         let own = &self.tokens[from..];
-        self.tells_time.push(own.iter().any(|token| query::is_time(*token)));
+        self.tells_time.push(rank::body(own).iter().any(|token| query::is_time(*token)));
         let mut once = own.to_vec();
         once.sort_unstable();
         once.dedup();
-        once.iter().for_each(|token| self.in_passages[usize::from(*token)] += 1);
-        once.iter_mut().for_each(|token| *token = words.stem(*token));
+        for token in &mut once {
+            self.in_passages[usize::from(*token)] += 1;
+            *token = words.stem(*token);
+        }
         once.sort_unstable();
         once.dedup();
-        once.iter().for_each(|stem| self.stem_in_passages[usize::from(*stem)] += 1);
+        for stem in once {
+            self.stem_in_passages[usize::from(stem)] += 1;
+        }
         self.ids.push(id);
         self.sources.push(source);
         self.at.push(at);

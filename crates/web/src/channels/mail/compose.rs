@@ -110,7 +110,9 @@ impl Letter<'_> {
 
     fn mark(&self) -> String {
         let told = format!("{}\n{}\n{}\n{}", self.mark.0, self.mark.1, self.now, self.to.address);
-        Sha256::digest(told.as_bytes()).iter().take(16).map(|it| format!("{it:02x}")).collect()
+        let digest: [u8; 32] = Sha256::digest(told.as_bytes()).into();
+        let half = digest.iter().take(16).fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
+        format!("{half:032x}")
     }
 }
 

@@ -1,0 +1,122 @@
+//! Searching a thousand to a hundred thousand notes, beside a plain full-text index of the same notes.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use helve_contract::{
+    jiff::Timestamp,
+    ports::{NewNote, Notes, Recall},
+};
+use helve_store::Sqlite;
+use rusqlite::{Connection, params};
+
+use crate::{
+    desk::in_memory,
+    report::{Aim, Duel, Report},
+};
+
+/// What a search among the most notes may take.
+const LIMIT: Duration = Duration::from_millis(15);
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let words = words();
+    let sizes: &[usize] = if report.effort.quick { &[1_000] } else { &[1_000, 10_000, 100_000] };
+    for &many in sizes {
+        let (_held, root) = in_memory()?;
+        let store = Sqlite::at(root.join("helve.db"));
+        let plain = Connection::open(root.join("plain.db"))?;
+        plain.execute_batch(
+            "PRAGMA journal_mode = wal; PRAGMA synchronous = off; \
+             CREATE VIRTUAL TABLE notes USING fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2'); BEGIN",
+        )?;
+        let mut dice = Dice(many as u64);
+        for n in 0..many {
+            let text = dice.sentence(&words, 10, 30);
+            let at = Timestamp::from_second(1_700_000_000 + n as i64 * 3_600)?;
+            let note = NewNote { text: text.clone(), tags: None };
+            runtime.block_on(store.save_note("me", &note, at)).map_err(said)?;
+            plain.execute("INSERT INTO notes (text) VALUES (?1)", params![text])?;
+        }
+        plain.execute_batch("COMMIT")?;
+        let questions: Vec<String> = (0..200).map(|_| dice.sentence(&words, 4, 9)).collect();
+        let ours = |question: &str| -> Result<()> {
+            let ask = Recall { text: question.to_owned(), user: Some("me".into()), most: 5, ..Recall::default() };
+            runtime.block_on(store.recall(&ask)).map(drop).map_err(said)
+        };
+        report.note(&spread(many, &questions, ours)?);
+        let mut find = plain.prepare("SELECT text FROM notes WHERE notes MATCH ?1 ORDER BY rank LIMIT 5")?;
+        let mut theirs = |question: &str| -> Result<()> {
+            let terms: Vec<String> = question.split(' ').map(|word| format!("\"{word}\"")).collect();
+            let texts = find.query_map([terms.join(" OR ")], |row| row.get::<_, String>(0))?;
+            texts.collect::<Result<Vec<_>, _>>().map(drop).map_err(Into::into)
+        };
+        let (one, other) = (Cell::new(0), Cell::new(0));
+        let next = |turn: &Cell<usize>| {
+            turn.set(turn.get() + 1);
+            questions[turn.get() % questions.len()].as_str()
+        };
+        let duel = Duel::of("memory_search", "FTS5 alone, any word");
+        let name = format!("recall, {many} notes");
+        report.duel(
+            Duel { ours: &name, ..duel }.aim(Aim::Micros(LIMIT.as_micros() as f64)),
+            &mut |times| (0..times).try_for_each(|_| ours(next(&one))),
+            &mut |times| (0..times).try_for_each(|_| theirs(next(&other))),
+        )?;
+    }
+    Ok(())
+}
+
+fn said(error: helve_contract::Error) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
+/// How long single searches take, and how large the process is then.
+fn spread(many: usize, questions: &[String], ask: impl Fn(&str) -> Result<()>) -> Result<String> {
+    let begun = Instant::now();
+    ask("the first question reads the shelf")?;
+    let first = begun.elapsed();
+    let mut times = Vec::new();
+    for question in questions {
+        let begun = Instant::now();
+        ask(question)?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let resident = resident.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0;
+    Ok(format!(
+        "{many} notes: p50 {:.2} ms, p99 {:.2} ms, the first {:.0} ms; {resident:.0} MB resident",
+        at(50),
+        at(99),
+        first.as_secs_f64() * 1e3
+    ))
+}
+
+/// Words of English, the commoner ones first.
+fn words() -> Vec<&'static str> {
+    let all = include_str!("../../../crates/store/data/vocab.txt").lines();
+    all.filter(|word| word.len() > 2 && word.bytes().all(|c| c.is_ascii_lowercase())).collect()
+}
+
+/// The same numbers in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Some words, common ones far more often than rare ones.
+    fn sentence(&mut self, words: &[&str], least: usize, most: usize) -> String {
+        let many = least + (self.roll() * (most - least) as f64) as usize;
+        let word = |dice: &mut Self| words[(dice.roll().powi(3) * words.len() as f64) as usize % words.len()];
+        (0..many).map(|_| word(self)).collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,177 @@
+//! Change requests: nothing new begins until each is decided. The plan only ever grows.
+
+use std::{collections::BTreeMap, sync::PoisonError};
+
+use helve_contract::{Error, FileFault, Result, ports::Expect};
+use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Task};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    executor::{Executor, integration},
+    prompts,
+};
+use crate::{Agent, Need};
+
+/// How often the captain is asked before a person must decide.
+const TRIES: usize = 2;
+
+/// What this executor knows of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was told of.
+    Open,
+    /// The captain could not decide.
+    Undecided,
+}
+
+/// What the captain adds.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Addition {
+    #[serde(default)]
+    reject: Option<String>,
+    #[serde(default)]
+    added_nodes: Vec<Node>,
+    #[serde(default)]
+    added_edges: Vec<Edge>,
+    #[serde(default)]
+    tasks: BTreeMap<String, String>,
+}
+
+impl Executor {
+    /// Decides what can be decided. The requests that wait for a person come back.
+    pub(super) async fn changes(&self, room: &Room<'_>) -> Result<Vec<String>> {
+        let mut waiting = Vec::new();
+        for request in ChangeRequest::all(room).await? {
+            let (id, front) = (request.front.id.clone(), &request.front);
+            if front.status == RequestStatus::Pending && self.first_seen(&id) {
+                self.tell("cr.emitted", json!({ "crId": id, "title": front.title, "emittedBy": front.emitted_by }));
+            }
+            match front.status {
+                RequestStatus::Rejected | RequestStatus::Applied => {}
+                RequestStatus::Pending if self.settings.ask_about_changes || self.is_undecided(&id) => waiting.push(id),
+                RequestStatus::Pending | RequestStatus::Approved => {
+                    self.tell("run.paused", json!({ "reason": "cr", "crId": id }));
+                    match self.replan(room, &request).await {
+                        Ok(()) => self.tell("run.resumed", json!({ "crId": id, "overlayId": id })),
+                        Err(error) => {
+                            self.tell("cr.undecided", json!({ "crId": id, "error": error.to_string() }));
+                            self.leave_undecided(&id);
+                            waiting.push(id);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Whether a request is seen for the first time.
+    fn first_seen(&self, id: &str) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match seen.get(id) {
+            Some(_) => false,
+            None => seen.insert(id.to_owned(), Seen::Open).is_none(),
+        }
+    }
+
+    fn is_undecided(&self, id: &str) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(&Seen::Undecided)
+    }
+
+    /// The captain could not decide, and is not asked again.
+    fn leave_undecided(&self, id: &str) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), Seen::Undecided);
+    }
+
+    /// Asks the captain, who adds to the plan or says no.
+    async fn replan(&self, room: &Room<'_>, request: &Document<ChangeRequest>) -> Result<()> {
+        let id = &request.front.id;
+        let dag = serde_json::to_string_pretty(&room.dag().await?).map_err(|error| Error::Internal(error.into()))?;
+        let mut words = prompts::replan(&request.text()?, &dag);
+        let mut last = Error::failed("the captain was not asked");
+        let captain = self.captain(id)?;
+        for _ in 0..TRIES {
+            let outcome = captain.say(&words).await?;
+            let applied = match addition(&outcome.text) {
+                Ok(addition) => self.apply(room, id, addition).await,
+                Err(error) => Err(error),
+            };
+            match applied {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    words = format!(
+                        "That could not be applied: {error}\nAnswer with the mended JSON object and nothing else."
+                    );
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn captain(&self, request: &str) -> Result<Agent> {
+        let need = Need {
+            id: format!("{}-captain-{request}", self.run),
+            dialect: Some("forge".into()),
+            agent: Some("captain".into()),
+            tools: Some(vec!["read".into(), "read_spec".into(), "read_task".into(), "read_walkthrough".into()]),
+            workspace: Some(self.home.repo().to_owned()),
+            alone: true,
+            errand: Some(self.home.errand(&self.run, &integration(&self.run))),
+            record: self.home.events(&self.run).ok(),
+            ..Need::default()
+        };
+        let (engine, session) = self.workshop.equip(&need)?;
+        let mut agent = Agent::new(engine, session, self.workshop.model(None)?);
+        agent.budget = self.settings.budget;
+        Ok(agent)
+    }
+
+    /// Adds to the plan: the documents first, the overlay last, so that a task never stands in the graph without one.
+    async fn apply(&self, room: &Room<'_>, id: &str, addition: Addition) -> Result<()> {
+        if let Some(why) = addition.reject {
+            self.tell("cr.rejected", json!({ "crId": id, "reason": why }));
+            return ChangeRequest::go(room, id, RequestStatus::Rejected).await;
+        }
+        let overlay = Overlay {
+            cr_id: id.to_owned(),
+            applied_at: self.call().now(),
+            added_nodes: addition.added_nodes,
+            added_edges: addition.added_edges,
+        };
+        if let Err(issues) = room.dag().await?.overlaid(std::slice::from_ref(&overlay)) {
+            let texts: Vec<_> = issues.iter().map(ToString::to_string).collect();
+            return Err(Error::failed(texts.join("; ")));
+        }
+        for node in &overlay.added_nodes {
+            let document = addition.tasks.get(&node.id);
+            let document =
+                document.ok_or_else(|| Error::failed(format!("`tasks` lacks the document of `{}`", node.id)))?;
+            let task = Task::parse(document)?.front;
+            if task.id != node.id {
+                return Err(Error::failed(format!("the document of `{}` says id `{}`", node.id, task.id)));
+            }
+            match room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Absent).await {
+                Ok(_) | Err(Error::File { fault: FileFault::Exists, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        ChangeRequest::go(room, id, RequestStatus::Approved).await?;
+        let place = format!("change-requests/{id}/dag-overlay.json");
+        room.keep_record(&place, &overlay, Expect::Anything).await?;
+        ChangeRequest::go(room, id, RequestStatus::Applied).await
+    }
+}
+
+/// The JSON object in the captain's words.
+fn addition(text: &str) -> Result<Addition> {
+    let (start, end) = (text.find('{'), text.rfind('}'));
+    let (Some(start), Some(end)) = (start, end.map(|it| it + 1)) else {
+        return Err(Error::failed("there is no JSON object in the answer"));
+    };
+    let value: Value = serde_json::from_str(text.get(start..end).unwrap_or_default())
+        .map_err(|error| Error::failed(format!("the JSON does not parse: {error}")))?;
+    serde_json::from_value(value).map_err(|error| Error::failed(error.to_string()))
+}

@@ -1,0 +1,94 @@
+//! An agent's work tree: a clone of its own that borrows the objects of the repository.
+//!
+//! A clone, and not `git worktree`: an agent that can write to a shared `.git` can move every branch of every other
+//! agent. From here only its own branch is taken over, by the executor.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use helve_contract::{Call, Error, Result};
+use helve_tools::git::Git;
+
+/// A work tree.
+pub(super) struct Desk {
+    /// Its folder.
+    pub(super) dir: PathBuf,
+    branch: String,
+}
+
+impl Desk {
+    /// Makes a work tree with this branch checked out, and the branches of the run at hand.
+    pub(super) async fn make(executor: &Call, dir: PathBuf, branch: &str) -> Result<Self> {
+        clear(&dir).map_err(|error| Error::Internal(error.into()))?;
+        let git = Git::of(executor).await?;
+        let place = dir.display().to_string();
+        git.must(&["clone", "--quiet", "--shared", "--no-tags", "--branch", branch, "--", ".", &place]).await?;
+        git.must(&[
+            "-C",
+            &place,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "origin",
+            "+refs/heads/*:refs/heads/*",
+            "--update-head-ok",
+        ])
+        .await?;
+        Ok(Self { dir, branch: branch.to_owned() })
+    }
+
+    /// The work tree that a process left behind which is gone; none if it is not whole.
+    pub(super) async fn found(executor: &Call, dir: PathBuf, branch: &str) -> Result<Option<Self>> {
+        if !dir.join(".git").is_dir() {
+            return Ok(None);
+        }
+        let git = Git::of(executor).await?;
+        let place = dir.display().to_string();
+        let head = git.run(&["-C", &place, "symbolic-ref", "--quiet", "--short", "HEAD"]).await?;
+        Ok((head.out.trim() == branch).then(|| Self { dir, branch: branch.to_owned() }))
+    }
+
+    /// Commits what the agent left uncommitted, and takes its branch over into the repository. Answers its last commit.
+    pub(super) async fn take_over(&self, executor: &Call, message: &str) -> Result<String> {
+        let git = Git::of(executor).await?;
+        let place = self.dir.display().to_string();
+        let on = git.run(&["-C", &place, "symbolic-ref", "--quiet", "--short", "HEAD"]).await?;
+        if on.out.trim() != self.branch {
+            return Err(Error::failed(format!(
+                "the agent left the branch `{}` for `{}`, so its work cannot be taken over",
+                self.branch,
+                on.out.trim()
+            )));
+        }
+        let open = git.run(&["-C", &place, "rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).await?;
+        let undecided = git.must(&["-C", &place, "ls-files", "--unmerged"]).await?;
+        if !undecided.is_empty() {
+            return Err(Error::failed("the agent left a merge with conflicts"));
+        }
+        git.must(&["-C", &place, "add", "--all"]).await?;
+        let staged = git.run(&["-C", &place, "diff", "--cached", "--quiet"]).await?;
+        if staged.code != 0 || open.code == 0 {
+            git.must(&["-C", &place, "commit", "--quiet", "--no-verify", "-m", message]).await?;
+        }
+        let branch = &self.branch;
+        git.must(&["fetch", "--quiet", "--no-tags", &place, &format!("+refs/heads/{branch}:refs/heads/{branch}")])
+            .await?;
+        let commit = git.branch(branch).await?;
+        commit.ok_or_else(|| Error::failed(format!("the branch `{branch}` is gone")))
+    }
+
+    /// Removes the folder.
+    pub(super) fn leave(&self) {
+        _ = clear(&self.dir);
+    }
+}
+
+/// Removes a folder, if it is there.
+pub(super) fn clear(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

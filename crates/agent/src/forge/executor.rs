@@ -1,0 +1,340 @@
+//! The executor: starts what is ready, hears of what has ended, merges, and ends when nothing is left.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use helve_contract::{Call, CancellationToken, Error, Result, Session, jiff::Timestamp};
+use helve_engine::{Engine, Events};
+use helve_tools::artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status};
+use serde_json::{Value, json};
+
+use super::{Home, Lock, changes::Seen, working::Worker};
+use crate::{Budget, Need, Workshop};
+
+/// How a run is executed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Agents at once.
+    pub parallel: usize,
+    /// How often the executor says that an agent lives.
+    pub heartbeat: Duration,
+    /// How long an agent may be silent.
+    pub stale_after: Duration,
+    /// The pause before a second attempt; it doubles with each one.
+    pub backoff: Duration,
+    /// What one agent may spend.
+    pub budget: Budget,
+    /// A person decides about change requests, and not the captain.
+    pub ask_about_changes: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            parallel: 4,
+            heartbeat: Duration::from_secs(30),
+            stale_after: Duration::from_secs(600),
+            backoff: Duration::from_secs(1),
+            budget: Budget { time: Some(Duration::from_secs(3600)), ..Budget::default() },
+            ask_about_changes: false,
+        }
+    }
+}
+
+/// How a run ended, or why it rests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// How it stands.
+    pub status: RunStatus,
+    /// Tasks that are merged.
+    pub merged: usize,
+    /// Tasks in all.
+    pub total: usize,
+    /// Tasks that have used all of their attempts.
+    pub exhausted: Vec<String>,
+    /// Change requests that wait for a person.
+    pub waiting: Vec<String>,
+    /// What else there is to say.
+    pub remarks: Vec<String>,
+}
+
+/// Executes one run.
+pub struct Executor {
+    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) home: Home,
+    pub(super) settings: Settings,
+    pub(super) engine: Arc<Engine>,
+    pub(super) session: Arc<Session>,
+    pub(super) run: String,
+    pub(super) base: String,
+    pub(super) seen: Mutex<BTreeMap<String, Seen>>,
+    events: Events,
+    _lock: Lock,
+}
+
+impl Executor {
+    /// Takes the run up. `base` is the branch that everything ends in.
+    pub fn open(workshop: Arc<dyn Workshop>, home: Home, run: &str, base: &str, settings: Settings) -> Result<Self> {
+        helve_tools::artifacts::name("run", run)?;
+        helve_tools::git::branch_name(base)?;
+        let lock = Lock::take(&home, run).map_err(|error| Error::failed(error.to_string()))?;
+        let record = home.events(run).map_err(|error| Error::Internal(error.into()))?;
+        let need = Need {
+            id: format!("{run}-executor"),
+            dialect: Some("forge".into()),
+            agent: Some("executor".into()),
+            role: Some("executor".into()),
+            workspace: Some(home.repo().to_owned()),
+            alone: true,
+            errand: Some(home.errand(run, &integration(run))),
+            record: Some(record.clone()),
+            ..Need::default()
+        };
+        let (engine, session) = workshop.equip(&need)?;
+        let events = Events::file(&record, run).map_err(|error| Error::Internal(error.into()))?;
+        let (run, base) = (run.to_owned(), base.to_owned());
+        Ok(Self { workshop, home, settings, engine, session, run, base, seen: Mutex::default(), events, _lock: lock })
+    }
+
+    /// A call of the executor itself.
+    pub(super) fn call(&self) -> Call {
+        Call::new("executor", self.session.clone())
+    }
+
+    /// Records something. A record that cannot be written never stops a run.
+    pub(super) fn tell(&self, kind: &str, data: Value) {
+        _ = self.events.emit(kind, data);
+    }
+
+    /// Calls one of the executor's tools, through the door that every call goes through.
+    pub(super) async fn tool(&self, name: &str, args: Value) -> Result<Value> {
+        let reply = self.engine.run(name, args, self.call()).await;
+        let data = reply.data.unwrap_or_default();
+        if reply.is_error {
+            let words = data["error"].as_str().map_or(reply.text, str::to_owned);
+            return Err(Error::failed(words));
+        }
+        Ok(data)
+    }
+
+    /// Moves a task.
+    pub(super) async fn mark(&self, task: &str, status: Status) -> Result<()> {
+        self.tool("mark_task_status", json!({ "taskId": task, "status": status })).await.map(|_| ())
+    }
+
+    /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled.
+    pub async fn run(&self, cancel: &CancellationToken) -> Result<Summary> {
+        let call = self.call();
+        let room = Room::of(&call)?;
+        let began = call.now();
+        self.begin(&room).await?;
+        self.recover(&room).await?;
+        let mut working: FuturesUnordered<Worker<'_>> = FuturesUnordered::new();
+        let mut not_before: BTreeMap<String, Timestamp> = BTreeMap::new();
+        let mut tick = tokio::time::interval(self.settings.heartbeat.min(Duration::from_secs(1)));
+        let ended = loop {
+            let waiting = self.changes(&room).await?;
+            let dag = room.dag().await?;
+            self.merge(&room, &dag).await?;
+            let status = room.status(&dag).await?;
+            if waiting.is_empty() && !cancel.is_cancelled() {
+                for task in self.ready(&dag, &status, &not_before, working.len()) {
+                    working.push(self.work(&dag, &task, cancel.clone()));
+                }
+            }
+            self.note(&room, &dag, &waiting, working.len()).await?;
+            let retrying = status.nodes.values().any(can_retry);
+            let status = room.status(&dag).await?;
+            let startable = !self.ready(&dag, &status, &BTreeMap::new(), 0).is_empty();
+            if working.is_empty() && (cancel.is_cancelled() || !waiting.is_empty() || !(retrying || startable)) {
+                break waiting;
+            }
+            tokio::select! {
+                Some((task, ended)) = working.next() => {
+                    self.concluded(&room, &task, ended, &mut not_before).await?;
+                }
+                _ = tick.tick() => self.retry(&room, &not_before).await?,
+            }
+        };
+        self.conclude(&room, ended, began).await
+    }
+
+    /// Checks that the plan can run, and says that it does.
+    async fn begin(&self, room: &Room<'_>) -> Result<()> {
+        let dag = room.dag().await?;
+        let lacking: Vec<_> = {
+            let mut lacking = Vec::new();
+            for node in &dag.nodes {
+                if room.bytes(&format!("tasks/{}.md", node.id)).await?.is_none() {
+                    lacking.push(node.id.as_str());
+                }
+            }
+            lacking
+        };
+        if !lacking.is_empty() {
+            return Err(Error::failed(format!(
+                "these tasks have no document: {}; write them with create_task",
+                lacking.join(", ")
+            )));
+        }
+        self.make_integration().await?;
+        let now = self.call().now();
+        let (tasks, refineries) = dag.counts();
+        let repo = self.home.repo().display().to_string();
+        let mut first = false;
+        room.revise(
+            "run-state.json",
+            || Ok(RunState::planned(&self.run, &repo, now)),
+            |state: &mut RunState| {
+                first = state.started_at.is_none();
+                state.status = RunStatus::Executing;
+                state.current_phase = Phase::Execution;
+                state.started_at.get_or_insert(now);
+                state.total_tasks = tasks + refineries;
+                state.base_branch.clone_from(&self.base);
+                Ok(())
+            },
+        )
+        .await?;
+        if first {
+            self.tell("run.started", json!({ "repoUrl": repo, "totalTasks": tasks, "totalRefineries": refineries }));
+        } else {
+            self.tell("run.resumed", json!({}));
+        }
+        Ok(())
+    }
+
+    /// Tasks that can begin now, in the order of the plan, as far as there is room for more agents.
+    fn ready(
+        &self,
+        dag: &Dag,
+        status: &DagStatus,
+        not_before: &BTreeMap<String, Timestamp>,
+        working: usize,
+    ) -> Vec<String> {
+        let now = self.call().now();
+        let free = self.settings.parallel.saturating_sub(working);
+        let pending = |id: &str| status.nodes.get(id).is_some_and(|it| it.status == Status::Pending);
+        let rested = |id: &str| not_before.get(id).is_none_or(|time| *time <= now);
+        dag.nodes
+            .iter()
+            .filter(|node| pending(&node.id) && rested(&node.id) && status.waits_for(dag, &node.id).is_empty())
+            .map(|node| node.id.clone())
+            .take(free)
+            .collect()
+    }
+
+    /// Gives tasks that failed another attempt, once they have rested.
+    async fn retry(&self, room: &Room<'_>, not_before: &BTreeMap<String, Timestamp>) -> Result<()> {
+        let dag = room.dag().await?;
+        let now = self.call().now();
+        let again: Vec<_> = {
+            let status = room.status(&dag).await?;
+            let rested = |id: &String| not_before.get(id).is_none_or(|time| *time <= now);
+            status
+                .nodes
+                .values()
+                .filter(|it| can_retry(it) && rested(&it.task_id))
+                .map(|it| it.task_id.clone())
+                .collect()
+        };
+        for task in again {
+            self.mark(&task, Status::Pending).await?;
+            let attempt = room.status(&dag).await?.of(&task)?.current_attempt;
+            let branch = format!("forge/{task}/{attempt}");
+            self.tell("task.retried", json!({ "taskId": task, "attemptId": attempt.to_string(), "branch": branch }));
+        }
+        Ok(())
+    }
+
+    /// Keeps how the run stands.
+    async fn note(&self, room: &Room<'_>, dag: &Dag, waiting: &[String], working: usize) -> Result<()> {
+        let status = room.status(dag).await?;
+        let count = |wanted: Status| status.nodes.values().filter(|it| it.status == wanted).count();
+        let (merged, total) = (count(Status::Merged), dag.nodes.len());
+        let failed = status.nodes.values().filter(|it| is_exhausted(it)).count();
+        let paused = !waiting.is_empty();
+        let waiting = waiting.to_vec();
+        let changed = room
+            .revise(
+                "run-state.json",
+                || Err(Error::failed("the run has lost its state")),
+                move |state: &mut RunState| {
+                    let was = state.status;
+                    (state.completed_tasks, state.failed_tasks) = (merged, failed);
+                    (state.running_tasks, state.total_tasks) = (working, total);
+                    state.active_crs.clone_from(&waiting);
+                    state.status = if paused { RunStatus::Paused } else { RunStatus::Executing };
+                    state.current_phase = if paused { Phase::Paused } else { Phase::Execution };
+                    Ok((was != state.status).then_some(state.status))
+                },
+            )
+            .await?;
+        match changed {
+            Some(RunStatus::Paused) => self.tell("run.paused", json!({ "reason": "cr" })),
+            Some(RunStatus::Executing) => self.tell("run.resumed", json!({})),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Says how the run ended, or why it rests; a run whose tasks are all merged ends in its base branch.
+    async fn conclude(&self, room: &Room<'_>, waiting: Vec<String>, began: Timestamp) -> Result<Summary> {
+        let dag = room.dag().await?;
+        let status = room.status(&dag).await?;
+        let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
+        let exhausted: Vec<_> =
+            status.nodes.values().filter(|it| is_exhausted(it)).map(|it| it.task_id.clone()).collect();
+        let mut remarks = Vec::new();
+        let end = if merged == dag.nodes.len() {
+            remarks.extend(self.land().await?);
+            RunStatus::Completed
+        } else if !waiting.is_empty() {
+            RunStatus::Paused
+        } else if exhausted.is_empty() {
+            RunStatus::Executing
+        } else {
+            RunStatus::Failed
+        };
+        let now = self.call().now();
+        room.revise(
+            "run-state.json",
+            || Err(Error::failed("the run has lost its state")),
+            |state: &mut RunState| {
+                state.status = end;
+                (state.completed_tasks, state.running_tasks) = (merged, 0);
+                if matches!(end, RunStatus::Completed | RunStatus::Failed) {
+                    state.completed_at.get_or_insert(now);
+                    state.current_phase = Phase::Completed;
+                }
+                Ok(())
+            },
+        )
+        .await?;
+        if matches!(end, RunStatus::Completed | RunStatus::Failed) {
+            let seconds = now.duration_since(began).as_secs();
+            self.tell(
+                "run.completed",
+                json!({ "totalCompleted": merged, "totalFailed": exhausted.len(), "duration": seconds }),
+            );
+        }
+        Ok(Summary { status: end, merged, total: dag.nodes.len(), exhausted, waiting, remarks })
+    }
+}
+
+/// The branch that a run's work is merged into, until it lands.
+pub(super) fn integration(run: &str) -> String {
+    format!("forge-run/{run}")
+}
+
+pub(super) fn is_exhausted(node: &helve_tools::artifacts::NodeStatus) -> bool {
+    matches!(node.status, Status::Failed | Status::Stale) && node.current_attempt >= node.max_attempts
+}
+
+fn can_retry(node: &helve_tools::artifacts::NodeStatus) -> bool {
+    matches!(node.status, Status::Failed | Status::Stale) && node.current_attempt < node.max_attempts
+}

@@ -1,0 +1,82 @@
+//! Where runs live in a repository: `.forge`, which git does not see.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use helve_contract::{Access, Errand, PathRules, Reading, Root, Workspace};
+
+/// The folder of all runs in a repository.
+#[derive(Clone, Debug)]
+pub struct Home {
+    repo: PathBuf,
+}
+
+impl Home {
+    /// The folder of a repository's runs; it is made if it is not there.
+    pub fn of(repo: &Path) -> io::Result<Self> {
+        let home = Self { repo: fs::canonicalize(repo)? };
+        for folder in ["artifacts", "runs", "worktrees"] {
+            fs::create_dir_all(home.dir().join(folder))?;
+        }
+        let ignore = home.dir().join(".gitignore");
+        if !ignore.exists() {
+            fs::write(ignore, "*\n")?;
+        }
+        Ok(home)
+    }
+
+    /// The repository.
+    pub fn repo(&self) -> &Path {
+        &self.repo
+    }
+
+    /// The folder itself.
+    pub fn dir(&self) -> PathBuf {
+        self.repo.join(".forge")
+    }
+
+    /// Where the artifacts of all runs are.
+    pub fn artifacts(&self) -> PathBuf {
+        self.dir().join("artifacts")
+    }
+
+    /// The record of a run.
+    pub fn events(&self, run: &str) -> io::Result<PathBuf> {
+        let folder = self.dir().join("runs").join(run);
+        fs::create_dir_all(&folder)?;
+        Ok(folder.join("events.ndjson"))
+    }
+
+    /// The work tree of one attempt at a task.
+    pub fn desk(&self, run: &str, task: &str, attempt: u32) -> PathBuf {
+        self.dir().join("worktrees").join(format!("{run}.{task}.{attempt}"))
+    }
+
+    /// The runs that there are, by name.
+    pub fn runs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.artifacts()).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|it| it.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// What somebody does in a run.
+    pub fn errand(&self, run: &str, base: &str) -> Errand {
+        Errand {
+            run: run.to_owned(),
+            task: None,
+            attempt: 1,
+            branch: None,
+            base: base.to_owned(),
+            artifacts: Workspace::new([Root::writable(self.artifacts())], PathRules::default(), Reading::Relative),
+        }
+    }
+
+    /// Whether a path is in the artifacts: a check for those who show them.
+    pub fn holds(&self, run: &str, inside: &str) -> bool {
+        let errand = self.errand(run, "");
+        errand.artifacts.at(&self.artifacts(), format!("{run}/{inside}"), Access::Read).is_ok()
+    }
+}

@@ -1,0 +1,18 @@
+//! Planned runs: a graph of tasks, agents that work on branches, refineries that merge them.
+//!
+//! Everything that a run is lies in its artifacts and in git; an [`Executor`] that was killed is followed by another one
+//! that reads them and goes on.
+
+mod changes;
+mod desk;
+mod executor;
+mod home;
+mod lock;
+mod merging;
+mod prompts;
+mod review;
+mod working;
+
+pub use executor::{Executor, Settings, Summary};
+pub use home::Home;
+pub use lock::Lock;

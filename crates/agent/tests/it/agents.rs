@@ -1,0 +1,370 @@
+//! Agents that a conversation starts: never more rights than it has, and ended with it.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use helve_agent::{
+    Agent, Budget, Engine, Event, Hands, Kind, Kinds, Limits, Need, Seat, Supervisor, Workshop,
+    model::{Answer, Ask, Model, ModelError, Piece, Use},
+};
+use helve_contract::{
+    Call, PathRules, Ports, Result, Root, Session, Workspace,
+    ports::{AgentOrder, AgentReport, AgentState, Agents, Part, Sessions, Speaker, Spent, Until},
+};
+use helve_dialects::by_name;
+use helve_engine::{Gate, Mode, protected};
+use helve_hosts::Local;
+use helve_store::Sqlite;
+use serde_json::json;
+
+/// A model that does what the last words of the user say.
+struct Puppet(&'static str);
+
+#[async_trait]
+impl Model for Puppet {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn window(&self) -> Option<u64> {
+        None
+    }
+    async fn answer(&self, ask: &Ask<'_>, ear: &(dyn Fn(Piece<'_>) + Send + Sync)) -> Result<Answer, ModelError> {
+        let spent = Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25 };
+        let text = |text: String| Ok(Answer { text, spent, ..Answer::default() });
+        let said: Vec<&str> = ask
+            .messages
+            .iter()
+            .filter(|message| message.role == Speaker::User)
+            .flat_map(|message| &message.parts)
+            .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+            .collect();
+        let order = said.last().copied().unwrap_or_default();
+        let result = ask.messages.last().and_then(|last| last.parts.first());
+        if let Some(Part::ToolResult { content, .. }) = result
+            && order != "again"
+        {
+            return text(content.clone());
+        }
+        match order.split_once(' ').unwrap_or((order, "")) {
+            ("tools", _) => {
+                let names: Vec<&str> = ask.tools.iter().filter_map(|it| it["function"]["name"].as_str()).collect();
+                text(names.join(" "))
+            }
+            ("wait", _) => {
+                ear(Piece::Text("half"));
+                ask.cancel.cancelled().await;
+                Err(ModelError::Cancelled { said: "half".into() })
+            }
+            ("call", rest) => {
+                let (name, input) = rest.split_once(' ').unwrap();
+                let calls = vec![Use { id: "c1".into(), name: name.into(), input: input.into() }];
+                Ok(Answer { calls, spent, ..Answer::default() })
+            }
+            ("again", _) => {
+                let input = format!("{{\"pattern\": \"{}\"}}", ask.messages.len());
+                let calls = vec![Use { id: format!("c{}", ask.messages.len()), name: "Glob".into(), input }];
+                Ok(Answer { calls, spent, ..Answer::default() })
+            }
+            ("all", _) => text(said.join(" | ")),
+            _ => text(order.to_owned()),
+        }
+    }
+}
+
+/// Makes children in the folder of the stories, and remembers what was needed.
+struct Shop {
+    folder: tempfile::TempDir,
+    store: Sqlite,
+    needs: Mutex<Vec<Need>>,
+    /// What it gives beyond what was asked for.
+    generous: bool,
+}
+
+impl Workshop for Shop {
+    fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
+        self.needs.lock().unwrap().push(need.clone());
+        let top = fs::canonicalize(self.folder.path()).unwrap();
+        let dialect = by_name("claude").unwrap();
+        let roots = [Root::writable(top.join("w")), Root::readable(top.join("spill")).named("spill")];
+        let workspace = Workspace::new(roots, PathRules::new(protected()), dialect.reading);
+        let mut ports = Ports { store: Arc::new(self.store.clone()), ..Ports::new(Arc::new(Local::new())) };
+        if let Some(agents) = &need.agents {
+            ports.agents = agents.clone();
+        }
+        let mut session = Session::new(&need.id, workspace, ports);
+        session.agent = need.agent.clone().unwrap_or_else(|| "main".into());
+        let mut builder = Engine::builder(dialect).gate(Gate::new(need.mode.unwrap_or(Mode::Open)));
+        if let Some(tools) = need.tools.clone().filter(|_| !self.generous) {
+            builder = builder.only(tools);
+        }
+        Ok((Arc::new(builder.build().unwrap()), Arc::new(session)))
+    }
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
+        Ok(Arc::new(Puppet(if name == Some("haiku") { "small" } else { "large" })))
+    }
+}
+
+struct Story {
+    shop: Arc<Shop>,
+    supervisor: Arc<Supervisor>,
+    agent: Agent,
+    seat: Option<Seat>,
+    events: Arc<Mutex<Vec<String>>>,
+    call: Call,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self::with(Limits::default(), Mode::Open, Budget::default(), false)
+    }
+
+    fn with(limits: Limits, mode: Mode, budget: Budget, generous: bool) -> Self {
+        let folder = tempfile::Builder::new().prefix("agents").tempdir().unwrap();
+        for name in ["w", "spill"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let store = Sqlite::open(folder.path().join("store.db")).unwrap();
+        let shop = Arc::new(Shop { folder, store: store.clone(), needs: Mutex::default(), generous });
+        let mut kinds = Kinds::of_dialect("claude");
+        kinds.add(Kind { name: "reader".into(), hands: Hands::Only(vec!["Read".into()]), ..Kind::default() });
+        kinds.add(Kind { name: "loose".into(), mode: Some(Mode::BypassPermissions), ..Kind::default() });
+        let supervisor = Supervisor::new(shop.clone(), Arc::new(store), kinds, limits);
+        let need = Need {
+            id: "main".into(),
+            mode: Some(mode),
+            tools: Some(["Agent", "Bash", "TaskOutput", "Read", "Write", "Glob", "Grep"].map(str::to_owned).to_vec()),
+            agents: Some(supervisor.clone()),
+            ..Need::default()
+        };
+        let (engine, session) = shop.equip(&need).unwrap();
+        shop.needs.lock().unwrap().clear();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let heard = events.clone();
+        let mut agent = Agent {
+            budget,
+            watcher: Arc::new(move |event: &Event| {
+                if let Event::Child { title, ended, .. } = event {
+                    heard.lock().unwrap().push(format!("{title} {}", if *ended { "ended" } else { "began" }));
+                }
+            }),
+            ..Agent::new(engine, session.clone(), Arc::new(Puppet("large")))
+        };
+        let seat = Some(supervisor.seat(&mut agent));
+        Self { shop, supervisor, agent, seat, events, call: Call::new("c", session) }
+    }
+
+    async fn start(&self, order: AgentOrder) -> Result<AgentReport> {
+        self.supervisor.start(&self.call, order).await
+    }
+
+    async fn background(&self, prompt: &str) -> AgentReport {
+        self.start(AgentOrder { background: true, ..order(prompt) }).await.unwrap()
+    }
+
+    async fn ended(&self, id: &str) -> AgentReport {
+        self.supervisor.report(&self.call, id, Until::End).await.unwrap().unwrap()
+    }
+}
+
+fn order(prompt: &str) -> AgentOrder {
+    AgentOrder { prompt: prompt.into(), title: "Work".into(), ..AgentOrder::default() }
+}
+
+fn kind(name: &str, prompt: &str) -> AgentOrder {
+    AgentOrder { kind: Some(name.into()), ..order(prompt) }
+}
+
+#[tokio::test]
+async fn a_child_has_a_part_of_its_parents_tools() {
+    let story = Story::new();
+    let tools = async |order| story.start(order).await.unwrap().text;
+    // No child starts another one.
+    assert_eq!(tools(kind("general-purpose", "tools")).await, "Bash TaskOutput FileRead FileWrite Glob Grep");
+    assert_eq!(tools(kind("Explore", "tools")).await, "TaskOutput FileRead Glob Grep");
+    assert_eq!(tools(kind("reader", "tools")).await, "FileRead");
+    let fewer = AgentOrder { tools: Some(vec!["Grep".into(), "WebFetch".into()]), ..order("tools") };
+    assert_eq!(tools(fewer).await, "Grep");
+    let unknown = story.start(kind("Explorer", "tools")).await.unwrap_err().to_string();
+    assert_eq!(
+        unknown,
+        "no agent is called `Explorer`; there are general-purpose, Explore, Plan, reader, loose. Did you mean Explore?"
+    );
+}
+
+#[tokio::test]
+async fn what_the_workshop_gives_beyond_the_rights_is_refused() {
+    let story = Story::with(Limits::default(), Mode::Open, Budget::default(), true);
+    let error = story.start(order("tools")).await.unwrap_err().to_string();
+    assert!(error.contains("beyond its rights"), "{error}");
+}
+
+#[tokio::test]
+async fn a_childs_mode_is_never_looser() {
+    let story = Story::with(Limits::default(), Mode::Default, Budget::default(), false);
+    let mode = |asked: Option<&str>| AgentOrder { mode: asked.map(str::to_owned), ..order("hi") };
+    for order in [mode(None), mode(Some("bypassPermissions")), mode(Some("plan")), kind("loose", "hi")] {
+        story.start(order).await.unwrap();
+    }
+    let modes: Vec<_> = story.shop.needs.lock().unwrap().iter().map(|need| need.mode.unwrap()).collect();
+    assert_eq!(modes, [Mode::Default, Mode::Default, Mode::Plan, Mode::Default]);
+    assert!(story.start(mode(Some("yolo"))).await.unwrap_err().to_string().starts_with("`yolo` is not a mode"));
+    // In the background nobody approves anything.
+    let path = story.shop.folder.path().join("w/a.txt");
+    let write = format!("call Write {}", json!({ "file_path": path, "content": "x" }));
+    let report = story.background(&write).await;
+    let report = story.ended(&report.id).await;
+    assert!(report.text.contains("there is nobody to ask here"), "{}", report.text);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn budgets_are_what_is_left_and_hold() {
+    let budget = Budget { cost: Some(1.0), ..Budget::default() };
+    let story = Story::with(Limits::default(), Mode::Open, budget, false);
+    let two = story.start(AgentOrder { max_turns: Some(2), ..order("again") }).await.unwrap();
+    assert!(matches!(&two.state, AgentState::Failed(why) if why.contains('2')), "{two:?}");
+    assert_eq!((two.turns, two.spent.cost), (2, 0.5));
+    // Half is left; the third answer is one too many.
+    let rest = story.start(order("again")).await.unwrap();
+    assert!(matches!(rest.state, AgentState::Failed(_)), "{rest:?}");
+    assert!(rest.spent.cost <= 0.75, "{rest:?}");
+    let none = story.start(order("hi")).await.unwrap_err().to_string();
+    assert_eq!(none, "no agent can be started: the cost limit of the conversation is reached; end your turn");
+}
+
+#[tokio::test]
+async fn depth_is_limited() {
+    let agent = r#"call Agent {"description": "d", "prompt": "hi", "subagent_type": "general-purpose"}"#;
+    let shallow = Story::new().start(order(agent)).await.unwrap();
+    assert!(shallow.text.contains("Agent"), "{}", shallow.text);
+    assert!(!shallow.text.contains("<agent_result"), "{}", shallow.text);
+    let story = Story::with(Limits { depth: 2, ..Limits::default() }, Mode::Open, Budget::default(), false);
+    let deep = story.start(order(agent)).await.unwrap();
+    assert!(deep.text.contains("<agent_result"), "{}", deep.text);
+    let nested = story.shop.needs.lock().unwrap()[1].tools.clone().unwrap();
+    assert!(!nested.contains(&"Agent".to_owned()), "{nested:?}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_agent() {
+    let story = Story::new();
+    let cancel = story.call.cancel.clone();
+    let (report, ()) = tokio::join!(story.start(order("wait")), async {
+        while story.supervisor.running(&story.call).await.first().is_none_or(|report| report.text.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    });
+    let report = report.unwrap();
+    assert_eq!((report.state, report.text.as_str()), (AgentState::Stopped, "half"));
+    assert!(story.supervisor.running(&story.call).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_too_long_is_ended() {
+    let late = AgentOrder { timeout: Some(Duration::from_millis(10)), ..order("wait") };
+    let report = Story::new().start(late).await.unwrap();
+    assert_eq!(report.state, AgentState::Failed("it had no answer within 0 s".into()));
+}
+
+#[tokio::test]
+async fn the_end_of_a_conversation_ends_its_agents() {
+    let mut story = Story::new();
+    let report = story.background("wait").await;
+    assert_eq!(report.state, AgentState::Running);
+    drop(story.seat.take());
+    assert_eq!(story.ended(&report.id).await.state, AgentState::Stopped);
+    assert!(story.start(order("hi")).await.unwrap_err().to_string().contains("no model drives this session"));
+}
+
+#[tokio::test]
+async fn the_seventeenth_is_refused() {
+    let story = Story::new();
+    for _ in 0..16 {
+        story.background("wait").await;
+    }
+    let error = story.start(order("hi")).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "16 agents run already, and no more may run at once; wait for one to end, stop one, or do it yourself"
+    );
+    let one = story.supervisor.running(&story.call).await[0].id.clone();
+    assert_eq!(story.supervisor.stop(&story.call, &one).await.unwrap().unwrap().state, AgentState::Stopped);
+    assert_eq!(story.start(order("hi")).await.unwrap().state, AgentState::Done);
+    story.supervisor.end("main").await;
+    assert!(story.supervisor.running(&story.call).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_result_from_the_background_arrives() {
+    let story = Story::new();
+    let report = story.background("It is done").await;
+    let done = story.ended(&report.id).await;
+    assert_eq!((done.state, done.text.as_str()), (AgentState::Done, "It is done"));
+    // By the time its end is told, or soon after, the message waits for the conversation.
+    while story.events.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*story.events.lock().unwrap(), ["Work began", "Work ended"]);
+    let outcome = story.agent.say("all").await.unwrap();
+    let wanted = format!(
+        "[agent general-purpose {0} finished: Work]\n<agent_result id=\"{0}\">\nIt is done\n</agent_result>",
+        done.id
+    );
+    assert!(outcome.text.ends_with(&wanted), "{}", outcome.text);
+    let file = fs::read_to_string(done.file.unwrap()).unwrap();
+    assert!(file.contains("[ended: completed]"), "{file}");
+    // Its whole history is kept, with its parent.
+    let record = story.shop.store.conversation(&done.id).await.unwrap().unwrap();
+    assert_eq!((record.parent.as_deref(), record.agent.as_str()), (Some("main"), "general-purpose"));
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_by_its_id() {
+    let story = Story::new();
+    let first = story.start(kind("reader", "first")).await.unwrap();
+    let again = AgentOrder { resume: Some(first.id.clone()), ..kind("general-purpose", "all") };
+    let second = story.start(again).await.unwrap();
+    // It remembers, and it stays what it was.
+    assert_eq!((second.text.as_str(), second.kind.as_str()), ("first | all", "reader"));
+    let other = AgentOrder { resume: Some("nobody".into()), ..order("all") };
+    assert_eq!(
+        story.start(other).await.unwrap_err().to_string(),
+        "no agent `nobody` was started here; start a new one"
+    );
+    let small = story.start(AgentOrder { model: Some("haiku".into()), ..order("hi") }).await.unwrap();
+    assert_eq!(small.model, "small");
+}
+
+#[tokio::test]
+async fn other_sessions_do_not_see_it() {
+    let story = Story::new();
+    let report = story.background("wait").await;
+    let need = Need { id: "other".into(), agents: Some(story.supervisor.clone()), ..Need::default() };
+    let other = Call::new("c", story.shop.equip(&need).unwrap().1);
+    assert_eq!(story.supervisor.report(&other, &report.id, Until::Now).await.unwrap(), None);
+    assert_eq!(story.supervisor.stop(&other, &report.id).await.unwrap(), None);
+    assert_eq!(story.words_of(&report.id).await.text, "half");
+    story.supervisor.tell(&other, "main", "hello").await.unwrap();
+    let outcome = story.agent.say("all").await.unwrap();
+    assert!(outcome.text.ends_with("[message from conversation other]\nhello"), "{}", outcome.text);
+    assert!(story.supervisor.tell(&other, "nowhere", "hello").await.is_err());
+    story.supervisor.end("main").await;
+}
+
+impl Story {
+    /// What an agent that runs has said, once it has said something.
+    async fn words_of(&self, id: &str) -> AgentReport {
+        loop {
+            let report = self.supervisor.report(&self.call, id, Until::Now).await.unwrap().unwrap();
+            if !report.text.is_empty() {
+                return report;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}

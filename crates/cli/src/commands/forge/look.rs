@@ -1,0 +1,172 @@
+//! `helve forge status` and `watch`: where runs and their tasks stand.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal as _, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use helve_agent::forge::Home;
+use helve_tools::artifacts::{
+    ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
+};
+use serde_json::json;
+
+use super::{Choice, home, known, visitor};
+use crate::{
+    fault::{Fault, Outcome},
+    print::harmless,
+    say, setup,
+};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The run; all of them when left out.
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+    #[command(flatten)]
+    choice: Choice,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is shown of a run.
+struct Seen {
+    state: Option<RunState>,
+    dag: Option<Dag>,
+    status: Option<DagStatus>,
+    requests: Vec<ChangeRequest>,
+}
+
+impl Args {
+    pub(super) fn status(self) -> Outcome {
+        let home = home(&self.choice.settings()?)?;
+        let runs = match &self.run {
+            Some(run) => vec![known(&home, run)?],
+            None => home.runs(),
+        };
+        if runs.is_empty() && !self.json {
+            say!("no runs yet; begin one with: helve forge plan \"what is to be done\"");
+        }
+        setup::runtime()?.block_on(async {
+            for run in &runs {
+                let seen = see(&home, run).await?;
+                if self.json {
+                    say!("{}", seen.json(run));
+                } else {
+                    say!("{}", seen.text(run, self.run.is_some()));
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    pub(super) fn watch(self) -> Outcome {
+        let home = home(&self.choice.settings()?)?;
+        let run = match &self.run {
+            Some(run) => known(&home, run)?,
+            None => home.runs().pop().ok_or_else(|| Fault::usage("no runs yet; begin one with `helve forge plan`"))?,
+        };
+        setup::runtime()?.block_on(async {
+            let mut before = String::new();
+            loop {
+                let seen = see(&home, &run).await?;
+                let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run, true) };
+                if text != before {
+                    redraw(&before, &text)?;
+                    before = text;
+                }
+                if seen.rests() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(500)) => {}
+                    () = setup::asked_to_stop() => return Ok(ExitCode::SUCCESS),
+                }
+            }
+        })
+    }
+}
+
+/// Writes over what was there on a terminal; below it elsewhere.
+fn redraw(before: &str, text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() && !before.is_empty() {
+        write!(out, "\u{1b}[{}A\u{1b}[J", before.lines().count())?;
+    }
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
+    let call = visitor(home, run);
+    let room = Room::of(&call)?;
+    let dag = match room.bytes("dag.json").await? {
+        Some(_) => Some(room.dag().await?),
+        None => None,
+    };
+    let status = match &dag {
+        Some(dag) => Some(room.status(dag).await?),
+        None => None,
+    };
+    let requests = ChangeRequest::all(&room).await?.into_iter().map(|it| it.front).collect();
+    Ok(Seen { state: room.state().await?, dag, status, requests })
+}
+
+impl Seen {
+    fn rests(&self) -> bool {
+        self.state.as_ref().is_none_or(|it| it.status != RunStatus::Executing)
+    }
+
+    fn json(&self, run: &str) -> serde_json::Value {
+        let open: Vec<_> =
+            self.requests.iter().map(|it| json!({ "id": it.id, "title": it.title, "status": it.status })).collect();
+        json!({ "runId": run, "state": self.state, "tasks": self.status.as_ref().map(|it| &it.nodes), "changeRequests": open })
+    }
+
+    fn text(&self, run: &str, whole: bool) -> String {
+        let word = self.state.as_ref().map_or_else(|| "planning".to_owned(), |it| it.status.to_string());
+        let (Some(dag), Some(status)) = (&self.dag, &self.status) else {
+            return format!("{run}: {word}, no graph yet");
+        };
+        let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
+        let mut text = format!("{run}: {word}, {merged} of {} merged", dag.nodes.len());
+        if !whole {
+            return text;
+        }
+        for node in dag.order() {
+            let Some(state) = status.nodes.get(&node.id) else { continue };
+            let kind = if node.kind == NodeKind::Refinery {
+                "refinery".to_owned()
+            } else {
+                format!("type {}", node.agent_type)
+            };
+            let after = if node.dependencies.is_empty() {
+                String::new()
+            } else {
+                format!("  after {}", node.dependencies.join(", "))
+            };
+            let attempt =
+                if state.current_attempt > 1 { format!("  attempt {}", state.current_attempt) } else { String::new() };
+            _ = write!(text, "\n  {:<11} {}  ({kind}){after}{attempt}", state.status.to_string(), node.id);
+            if let Some(why) =
+                state.last_error.as_deref().filter(|_| matches!(state.status, Status::Failed | Status::Stale))
+            {
+                let why = why.lines().next().unwrap_or_default();
+                _ = write!(text, "\n              {}", harmless(why));
+            }
+        }
+        for request in self.requests.iter().filter(|it| it.status == RequestStatus::Pending) {
+            _ = write!(
+                text,
+                "\n  waits: {} {} (helve forge approve {run} {})",
+                request.id,
+                harmless(&request.title),
+                request.id
+            );
+        }
+        text
+    }
+}

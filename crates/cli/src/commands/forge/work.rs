@@ -1,0 +1,177 @@
+//! `helve forge run`: executes a plan until all is merged, or somebody must decide.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use helve_agent::forge::{Executor, Home, Settings as Executing, Summary};
+use helve_contract::{CancellationToken, Tool as _};
+use helve_tools::{
+    artifacts::{CreateSpec, CreateTask, RunStatus, SetDag},
+    git::branch_name,
+};
+
+use super::{Choice, home, known, visitor};
+use crate::{
+    commands::run::Limits,
+    fault::{FAILED, Fault, Outcome},
+    remark, say, setup,
+    workshop::Bench,
+};
+
+/// The exit code of a run that waits for a person.
+const WAITS: u8 = 3;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The run, or a folder with a plan.
+    #[arg(value_name = "RUN|FOLDER")]
+    what: String,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    limits: Limits,
+    /// The branch that everything ends in; the one that is checked out when left out.
+    #[arg(long, value_name = "BRANCH")]
+    base: Option<String>,
+    /// Agents at once.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    parallel: usize,
+    /// Seconds that an agent may be silent.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    stale_after: u64,
+    /// Change requests wait for `helve forge approve` instead of the captain.
+    #[arg(long)]
+    ask_about_changes: bool,
+}
+
+/// The file whose presence stops a run's executor.
+pub(super) fn stop_file(home: &Home, run: &str) -> Result<PathBuf, Fault> {
+    Ok(home.events(run)?.with_file_name("stop"))
+}
+
+impl Args {
+    pub(super) fn run(self) -> Outcome {
+        let settings = self.choice.settings_quietly(self.limits.flags())?;
+        let home = home(&settings)?;
+        let runtime = setup::runtime()?;
+        let run = match Path::new(&self.what) {
+            folder if folder.join("dag.json").is_file() => runtime.block_on(imported(&home, folder))?,
+            _ => known(&home, &self.what)?,
+        };
+        let base = self.base.clone().map_or_else(|| checked_out(home.repo()), Ok)?;
+        branch_name(&base)?;
+        let stop = stop_file(&home, &run)?;
+        _ = fs::remove_file(&stop);
+        let dialect = helve_dialects::forge();
+        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let executing = Executing {
+            parallel: self.parallel.clamp(1, 16),
+            stale_after: Duration::from_secs(self.stale_after.max(1)),
+            heartbeat: Duration::from_secs((self.stale_after / 2).clamp(1, 30)),
+            budget: bench.budget(),
+            ask_about_changes: self.ask_about_changes,
+            ..Executing::default()
+        };
+        let summary = runtime.block_on(async {
+            bench.find_model(None).await?;
+            let executor = Executor::open(bench.clone(), home.clone(), &run, &base, executing)?;
+            say!("executing {run}; watch it with: helve forge watch {run}");
+            let cancel = CancellationToken::new();
+            let ending = cancel.clone();
+            let watch = async move {
+                loop {
+                    tokio::select! {
+                        () = tokio::time::sleep(Duration::from_secs(1)) => if stop.exists() { break },
+                        () = setup::asked_to_stop() => break,
+                    }
+                }
+                remark!("stopping; agents get a moment to end");
+                ending.cancel();
+                std::future::pending::<()>().await;
+            };
+            let summary = tokio::select! {
+                summary = executor.run(&cancel) => summary?,
+                () = watch => Summary { status: RunStatus::Executing, merged: 0, total: 0, exhausted: Vec::new(), waiting: Vec::new(), remarks: Vec::new() },
+            };
+            setup::end_servers(bench.servers()).await;
+            Ok::<_, Fault>(summary)
+        })?;
+        runtime.shutdown_background();
+        Ok(told(&run, &summary))
+    }
+}
+
+/// Says how it ended.
+fn told(run: &str, summary: &Summary) -> ExitCode {
+    say!("{run}: {}, {} of {} merged", summary.status, summary.merged, summary.total);
+    for text in &summary.remarks {
+        say!("{text}");
+    }
+    for task in &summary.exhausted {
+        say!("{task} has used all of its attempts; see: helve forge status {run}");
+    }
+    for request in &summary.waiting {
+        say!("{request} waits for you: helve forge approve {run} {request}");
+    }
+    match summary.status {
+        RunStatus::Completed => ExitCode::SUCCESS,
+        RunStatus::Paused => ExitCode::from(WAITS),
+        _ => ExitCode::from(FAILED),
+    }
+}
+
+/// The branch that is checked out.
+fn checked_out(repo: &Path) -> Result<String, Fault> {
+    let head = fs::read_to_string(repo.join(".git/HEAD")).unwrap_or_default();
+    let branch = head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
+    branch.ok_or_else(|| Fault::usage("no branch is checked out here; name one with --base"))
+}
+
+/// A plan from a folder becomes a run: checked as if its captain had written it.
+async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
+    let text = fs::read_to_string(folder.join("dag.json"))?;
+    let dag: serde_json::Map<_, _> =
+        serde_json::from_str(&text).map_err(|error| Fault::usage(format!("dag.json does not parse: {error}")))?;
+    let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let run = dag.get("runId").and_then(|it| it.as_str()).map_or(named, str::to_owned);
+    let call = visitor(home, helve_tools::artifacts::name("run", &run)?);
+    if home.runs().contains(&run) {
+        return Ok(run);
+    }
+    for (kind, path) in documents(folder)? {
+        let content = fs::read_to_string(&path)?;
+        let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+        let kept = match kind {
+            "specs" => CreateSpec { filename: name.clone(), content }.run(&call).await,
+            _ => {
+                let task_id = name.strip_suffix(".md").unwrap_or(&name).to_owned();
+                CreateTask { task_id, content }.run(&call).await
+            }
+        };
+        kept.map_err(|error| Fault::failed(format!("{}: {error}", path.display())))?;
+    }
+    SetDag { dag }.run(&call).await?;
+    Ok(run)
+}
+
+/// The documents of a plan in a folder.
+fn documents(folder: &Path) -> Result<Vec<(&'static str, PathBuf)>, Fault> {
+    let mut found = Vec::new();
+    for kind in ["specs", "tasks"] {
+        let dir = folder.join(kind);
+        if dir.is_dir() {
+            for entry in fs::read_dir(dir)? {
+                let path = entry?.path();
+                if path.is_file() {
+                    found.push((kind, path));
+                }
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,127 @@
+//! `helve plan-bash`: scripts in the shell that plans are drafted with, each over files of its own.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, Read, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use helve_contract::{
+    Access,
+    ports::{Expect, Host as _, Input},
+};
+use helve_hosts::memory::{Ended, Memory, Script};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    fault::{Fault, Outcome},
+    setup,
+};
+
+/// No line is longer.
+const LONGEST: u64 = 64 << 20;
+/// How long one script may take.
+const LIMIT: Duration = Duration::from_secs(8);
+
+/// Run scripts in the shell in memory: no process, no network, no file of this machine.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Read scripts as JSON lines and answer each with a line; every one has files of its own.
+    #[arg(long)]
+    batch: bool,
+    /// The script, where there is only one.
+    script: Option<String>,
+}
+
+/// One script and what is there when it starts.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(default)]
+    id: Value,
+    command: String,
+    #[serde(default)]
+    files: BTreeMap<String, Content>,
+    #[serde(default)]
+    stdin: Option<String>,
+    #[serde(default)]
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+/// What is in a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Inside {
+        #[serde(default)]
+        content: String,
+    },
+}
+
+impl Args {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
+        let runtime = setup::runtime()?;
+        if !self.batch {
+            let script = self.script.ok_or_else(|| Fault::usage("give a script, or --batch"))?;
+            let ended = runtime.block_on(Memory::new().run(Script::new(script)));
+            let ended = ended.map_err(|error| Fault::failed(error.to_string()))?;
+            io::stdout().write_all(&ended.stdout)?;
+            io::stderr().write_all(&ended.stderr)?;
+            return Ok(ExitCode::from(ended.code.clamp(0, 255) as u8));
+        }
+        let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+        loop {
+            let mut bytes = Vec::new();
+            if input.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            let answer = match serde_json::from_slice::<Line>(&bytes) {
+                Ok(line) => runtime.block_on(line.answer()),
+                Err(error) => json!({"id": null, "stdout": "", "stderr": error.to_string(), "exitCode": -1}),
+            };
+            writeln!(output, "{answer}")?;
+            output.flush()?;
+        }
+    }
+}
+
+impl Line {
+    async fn answer(self) -> Value {
+        let id = self.id.clone();
+        let ended = self.run().await.unwrap_or_else(|error| Ended {
+            stderr: format!("{error}\n").into_bytes(),
+            code: -1,
+            ..Ended::default()
+        });
+        json!({
+            "id": id,
+            "stdout": String::from_utf8_lossy(&ended.stdout),
+            "stderr": String::from_utf8_lossy(&ended.stderr),
+            "exitCode": ended.code,
+        })
+    }
+
+    async fn run(self) -> helve_contract::Result<Ended> {
+        let memory = Memory::new();
+        let workspace = Memory::workspace();
+        let dir = self.cwd.unwrap_or_else(|| PathBuf::from(helve_hosts::memory::HOME));
+        for (path, content) in self.files {
+            let (Content::Text(text) | Content::Inside { content: text }) = content;
+            let path = workspace.check(&dir.join(Path::new(&path)), Access::Write, None)?;
+            memory.write(&path, text.as_bytes(), Expect::Anything).await?;
+        }
+        memory.make_folder(&dir).await?;
+        let input = Input::Bytes(self.stdin.unwrap_or_default().into_bytes());
+        let env = self.env.into_iter().collect();
+        memory.run(Script { dir, env, input, limit: LIMIT, ..Script::new(self.command) }).await
+    }
+}

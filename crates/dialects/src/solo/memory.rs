@@ -1,0 +1,61 @@
+//! `memory_search` and `memory_get`: memory files and notes.
+
+use helve_contract::Reply;
+use helve_tools::{fs, memory};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::words;
+
+/// Searches MEMORY.md, memory/*.md and saved notes by words and meaning. Returns `[path:start-end] (score)` with the text, best first.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Search {
+    query: String,
+    /// Default 6
+    max_results: Option<usize>,
+    /// 0 to 1; default 0.35
+    min_score: Option<f32>,
+    top_k: Option<usize>,
+    include_conversation: Option<bool>,
+    tags: Option<Vec<String>>,
+}
+
+/// Reads lines of a memory file (MEMORY.md, memory/*.md).
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Get {
+    path: String,
+    /// First line, from 1
+    from: Option<u64>,
+    /// How many
+    lines: Option<usize>,
+}
+
+impl From<Search> for memory::Search {
+    fn from(it: Search) -> Self {
+        Self {
+            query: it.query,
+            most: Some(it.max_results.or(it.top_k).unwrap_or(6)),
+            least: Some(it.min_score.unwrap_or(0.35)),
+            files: true,
+            conversations: it.include_conversation.unwrap_or_default(),
+            tags: it.tags.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<Get> for memory::Get {
+    fn from(Get { path, from, lines }: Get) -> Self {
+        Self { path, from, lines }
+    }
+}
+
+pub(super) fn found(hits: memory::Hits) -> Reply {
+    hits.lines().into()
+}
+
+pub(super) fn got(out: fs::ReadOut) -> Reply {
+    match words::page_or_reply(out, |page| format!("pages from {page}")) {
+        Ok(page) => page.numbered(|line| format!("from={line}")).into(),
+        Err(reply) => *reply,
+    }
+}

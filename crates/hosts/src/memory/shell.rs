@@ -1,0 +1,308 @@
+//! The shell: a fresh one for each script, over the same files, on a thread of its own.
+//!
+//! A script cannot hold up the runtime, and a deep one cannot overflow a stack that others need. It ends by itself at
+//! its limits; one that does not end when told to is left behind, and keeps its place among the few that may run.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use bashkit::{Bash, ExecOptions, ExecutionLimits, FileSystem as _, LimitExceeded, MemoryLimits, SessionLimits};
+use helve_contract::{
+    Error, Result, async_trait,
+    ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::timeout,
+};
+
+use super::{HOME, Memory, commands};
+
+/// How long a script may run when nobody ends it before.
+const LONGEST: Duration = Duration::from_secs(120);
+/// How many commands a script may run.
+const COMMANDS: usize = 200_000;
+/// How often its loops may go round, each by itself and all together.
+const ROUNDS: usize = 200_000;
+const ALL_ROUNDS: usize = 1_000_000;
+/// How much it may write to each stream.
+const OUTPUT: usize = 16 << 20;
+/// How much its variables and pipes may hold.
+const HELD: usize = 64 << 20;
+/// The stack of a script's thread. Pages are taken when they are used.
+const STACK: usize = 256 << 20;
+
+/// A script to run.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What to run.
+    pub text: String,
+    /// Where it starts.
+    pub dir: PathBuf,
+    /// More names and values for its environment.
+    pub env: Environment,
+    /// What it reads.
+    pub input: Input,
+    /// When it is ended.
+    pub limit: Duration,
+}
+
+impl Script {
+    /// A script that starts at home, and reads nothing.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), dir: HOME.into(), env: Vec::new(), input: Input::Closed, limit: LONGEST }
+    }
+}
+
+/// How a script ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+    /// Its exit code.
+    pub code: i32,
+}
+
+/// Runs a script to its end.
+pub(super) async fn run(memory: &Memory, script: Script) -> Result<Ended> {
+    let limit = script.limit;
+    let mut running = start(memory, script).await?;
+    let mut ended = Ended::default();
+    loop {
+        // The script keeps to its limit by itself; this is for one that hangs where it cannot look at the clock.
+        let Ok(noticed) = timeout(limit + GRACE, running.next()).await else {
+            running.stop.store(true, Ordering::Relaxed);
+            ended.stderr.extend(late(limit).into_bytes());
+            return Ok(Ended { code: 124, ..ended });
+        };
+        match noticed {
+            Noticed::Stdout(bytes) => ended.stdout.extend(bytes),
+            Noticed::Stderr(bytes) => ended.stderr.extend(bytes),
+            Noticed::Exit(exit) => return Ok(Ended { code: exit.code, ..ended }),
+        }
+    }
+}
+
+fn late(limit: Duration) -> String {
+    format!("bash: ended after {} s, which is the most a script may take\n", limit.as_secs_f32())
+}
+
+/// Starts a script on a thread of its own.
+pub(super) async fn start(memory: &Memory, script: Script) -> Result<Running> {
+    let place = memory.scripts.clone().try_acquire_owned().map_err(|_| {
+        Error::failed("too many scripts are running in memory at once; wait until one of them has ended")
+    })?;
+    let meta = memory.files.stat(&script.dir).await;
+    if !meta.is_ok_and(|it| it.file_type.is_dir()) {
+        return Err(Error::failed(format!("{}: there is no such folder in memory to start in", script.dir.display())));
+    }
+    let (said, notices) = mpsc::channel(4);
+    let stop = Arc::new(AtomicBool::new(false));
+    let job = Job { memory: memory.clone(), script, said, stop: stop.clone(), _place: place };
+    thread::Builder::new()
+        .name("memory-shell".into())
+        .stack_size(STACK)
+        .spawn(move || job.work())
+        .map_err(|error| Error::Internal(anyhow::Error::new(error).context("no thread for a script")))?;
+    Ok(Running { notices, stop, exit: None })
+}
+
+/// What the thread of a script has.
+struct Job {
+    memory: Memory,
+    script: Script,
+    said: mpsc::Sender<Noticed>,
+    stop: Arc<AtomicBool>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Job {
+    fn work(self) {
+        let written = Arc::new(Mutex::new(Ended::default()));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.interpret(&written))).unwrap_or_else(|_| {
+            let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
+            ended.stderr.extend(b"bash: the shell in memory broke down at this script; write it another way\n");
+            Ended { code: 134, ..ended }
+        });
+        // Nobody listens any more when the call was given up.
+        for piece in ended.stdout.chunks(64 << 10) {
+            _ = self.said.blocking_send(Noticed::Stdout(piece.to_vec()));
+        }
+        for piece in ended.stderr.chunks(64 << 10) {
+            _ = self.said.blocking_send(Noticed::Stderr(piece.to_vec()));
+        }
+        _ = self.said.blocking_send(Noticed::Exit(exit(ended.code)));
+    }
+
+    fn interpret(&self, written: &Arc<Mutex<Ended>>) -> Ended {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().thread_stack_size(STACK).build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() },
+        };
+        let mut bash = self.bash();
+        let mut options = ExecOptions::new().arg0("bash").streaming({
+            let written = written.clone();
+            Box::new(move |stdout, stderr| {
+                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                written.stdout.extend_from_slice(stdout.as_bytes());
+                written.stderr.extend_from_slice(stderr.as_bytes());
+            })
+        });
+        if let Input::Bytes(bytes) = &self.script.input {
+            options = options.stdin(bytes.clone());
+        }
+        let token = bash.cancellation_token();
+        let result = runtime.block_on(async {
+            let asked = async {
+                while !self.stop.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                token.store(true, Ordering::Relaxed);
+                // The interpreter ends at its next command; one that waits is dropped.
+                tokio::time::sleep(GRACE).await;
+            };
+            tokio::select! {
+                biased;
+                result = bash.exec_with_options(&self.script.text, options) => result,
+                () = asked => Err(bashkit::Error::Cancelled),
+            }
+        });
+        // Threads of its own that still parse are not waited for.
+        runtime.shutdown_background();
+        match result {
+            Ok(result) => {
+                let mut ended = Ended {
+                    code: result.exit_code,
+                    stdout: result.stdout.into_bytes(),
+                    stderr: result.stderr.into_bytes(),
+                };
+                if result.stdout_truncated || result.stderr_truncated {
+                    ended.stderr.extend(
+                        format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n").into_bytes(),
+                    );
+                }
+                ended
+            }
+            Err(error) => {
+                let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
+                let (text, code) = self.told(&error);
+                ended.stderr.extend(text.into_bytes());
+                Ended { code, ..ended }
+            }
+        }
+    }
+
+    /// Why a script did not come to its end, and its exit code.
+    fn told(&self, error: &bashkit::Error) -> (String, i32) {
+        match error {
+            bashkit::Error::Parse { .. } => (format!("bash: syntax error: {error}\n"), 2),
+            bashkit::Error::Cancelled => ("bash: the script was ended\n".to_owned(), 130),
+            bashkit::Error::ResourceLimit(LimitExceeded::Timeout(_)) => (late(self.script.limit), 124),
+            bashkit::Error::ResourceLimit(limit) => {
+                (format!("bash: the script was ended at a limit of the shell in memory: {limit}\n"), 137)
+            }
+            error => (format!("bash: {error}\n"), 1),
+        }
+    }
+
+    fn bash(&self) -> Bash {
+        let limits = ExecutionLimits::new()
+            .timeout(self.script.limit)
+            .max_commands(COMMANDS)
+            .max_loop_iterations(ROUNDS)
+            .max_total_loop_iterations(ALL_ROUNDS)
+            .max_function_depth(100)
+            .max_subst_depth(64)
+            .max_subshell_depth(64)
+            .max_stdout_bytes(OUTPUT)
+            .max_stderr_bytes(OUTPUT)
+            .max_live_intermediate_bytes(HELD as u64)
+            .max_parser_operations(2_000_000)
+            .max_background_jobs(16);
+        let memory = MemoryLimits::new().max_total_variable_bytes(HELD).max_array_entries(200_000);
+        let mut builder = Bash::builder()
+            .fs(self.memory.files.clone())
+            .limits(limits)
+            .session_limits(SessionLimits::unlimited())
+            .memory_limits(memory)
+            .username("user")
+            .hostname("memory")
+            .cwd(&self.script.dir)
+            .env("HOME", HOME)
+            .env("PATH", "/usr/bin:/bin");
+        for (name, value) in &self.script.env {
+            builder = builder.env(name, value);
+        }
+        commands::install(builder).build()
+    }
+}
+
+fn exit(code: i32) -> Exit {
+    Exit { code, signal: None, left_behind: false, denials: Vec::new() }
+}
+
+/// A script that runs. Dropping it ends it.
+pub(super) struct Running {
+    notices: mpsc::Receiver<Noticed>,
+    stop: Arc<AtomicBool>,
+    exit: Option<Exit>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Process for Running {
+    async fn next(&mut self) -> Noticed {
+        if let Some(exit) = &self.exit {
+            return Noticed::Exit(exit.clone());
+        }
+        let noticed = self.notices.recv().await.unwrap_or_else(|| Noticed::Exit(exit(134)));
+        if let Noticed::Exit(exit) = &noticed {
+            self.exit = Some(exit.clone());
+        }
+        noticed
+    }
+
+    async fn write(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::failed("a script in memory reads only what it was given at its start"))
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        let number = match signal {
+            Signal::Stop | Signal::Continue | Signal::User1 | Signal::User2 => {
+                return Err(Error::failed(format!("{} means nothing to a script in memory", signal.name())));
+            }
+            Signal::HangUp => 1,
+            Signal::Interrupt => 2,
+            Signal::Quit => 3,
+            Signal::Kill => 9,
+            Signal::Terminate => 15,
+        };
+        self.stop.store(true, Ordering::Relaxed);
+        self.exit.get_or_insert(Exit { signal: Some(number), ..exit(128 + number) });
+        Ok(())
+    }
+
+    fn level(&self) -> Level {
+        Level::Full
+    }
+}

@@ -1,0 +1,133 @@
+//! Walking the files as ripgrep does: ignore files, hidden files, types and globs mean what they mean there.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use bashkit::{FileSystem as _, InMemoryFs};
+use helve_contract::ports::{Kind, Noise};
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+    overrides::Override,
+    types::Types,
+};
+
+use super::place::kind;
+
+/// How deep folders are walked.
+const DEPTH: usize = 256;
+
+/// Something met on a walk.
+pub(super) struct Met {
+    /// Its absolute path.
+    pub(super) path: PathBuf,
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+    pub(super) modified: SystemTime,
+}
+
+/// What a walk passes over.
+pub(super) struct Sieve<'a> {
+    pub(super) noise: Noise,
+    pub(super) globs: Option<&'a Override>,
+    pub(super) types: Option<&'a Types>,
+}
+
+/// The ignore files of a folder and of those above it, the innermost first.
+struct Rules {
+    own: Gitignore,
+    above: Option<Arc<Rules>>,
+}
+
+/// Everything beneath a folder, sorted by path.
+pub(super) async fn all(files: &InMemoryFs, from: &Path) -> Vec<Met> {
+    let everything = Noise { ignored: true, hidden: true };
+    walk(files, from, &Sieve { noise: everything, globs: None, types: None }).await
+}
+
+/// What passes the sieve beneath a folder, sorted by path.
+pub(super) async fn walk(files: &InMemoryFs, from: &Path, sieve: &Sieve<'_>) -> Vec<Met> {
+    let mut met = Vec::new();
+    let (mut rules, mut in_git) = (None, false);
+    if !sieve.noise.ignored {
+        let mut above: Vec<&Path> = from.ancestors().skip(1).collect();
+        above.reverse();
+        for folder in above {
+            in_git |= files.lstat(&folder.join(".git")).await.is_ok();
+            rules = read_rules(files, folder, in_git, rules).await;
+        }
+    }
+    let mut left = vec![(from.to_owned(), rules, in_git, 0)];
+    while let Some((folder, above, in_git, depth)) = left.pop() {
+        let in_git = in_git || files.lstat(&folder.join(".git")).await.is_ok();
+        let rules = if sieve.noise.ignored { None } else { read_rules(files, &folder, in_git, above).await };
+        for entry in files.read_dir(&folder).await.unwrap_or_default() {
+            let (path, kind) = (folder.join(&entry.name), kind(&entry.metadata));
+            if !passes(sieve, rules.as_deref(), &path, kind == Kind::Folder) {
+                continue;
+            }
+            if kind == Kind::Folder && depth < DEPTH {
+                left.push((path.clone(), rules.clone(), in_git, depth + 1));
+            }
+            met.push(Met { path, kind, size: entry.metadata.size, modified: entry.metadata.modified });
+        }
+    }
+    met.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    met
+}
+
+/// Globs decide first; then ignore files, types, and the dot of a hidden name.
+fn passes(sieve: &Sieve<'_>, rules: Option<&Rules>, path: &Path, is_folder: bool) -> bool {
+    if let Some(globs) = sieve.globs.filter(|it| !it.is_empty()) {
+        match globs.matched(path, is_folder) {
+            Match::None => {}
+            Match::Ignore(_) => return false,
+            Match::Whitelist(_) => return true,
+        }
+    }
+    let mut named = false;
+    let mut next = rules;
+    while let Some(rules) = next {
+        match rules.own.matched(path, is_folder) {
+            Match::None => next = rules.above.as_deref(),
+            Match::Ignore(_) => return false,
+            Match::Whitelist(_) => {
+                named = true;
+                break;
+            }
+        }
+    }
+    if let Some(types) = sieve.types.filter(|it| !it.is_empty()) {
+        match types.matched(path, is_folder) {
+            Match::None => {}
+            Match::Ignore(_) => return false,
+            Match::Whitelist(_) => named = true,
+        }
+    }
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
+    named || sieve.noise.hidden || !is_hidden
+}
+
+async fn read_rules(files: &InMemoryFs, folder: &Path, in_git: bool, above: Option<Arc<Rules>>) -> Option<Arc<Rules>> {
+    let mut builder = GitignoreBuilder::new(folder);
+    let mut any = false;
+    // The later one decides.
+    for name in [".gitignore", ".ignore", ".rgignore"] {
+        if name == ".gitignore" && !in_git {
+            continue;
+        }
+        let Ok(bytes) = files.read_file(&folder.join(name)).await else { continue };
+        any = true;
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            // A line that is no pattern is passed over, as git does.
+            _ = builder.add_line(None, line);
+        }
+    }
+    match builder.build() {
+        Ok(own) if any => Some(Arc::new(Rules { own, above })),
+        _ => above,
+    }
+}

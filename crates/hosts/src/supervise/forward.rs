@@ -1,0 +1,92 @@
+//! The way from a command's own loopback to a proxy outside: the stage listens in the command's network, and carries
+//! what comes to a socket that was mounted for it. Nothing is decided here.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::plan::Forward;
+
+/// The most connections at once. One more is closed.
+const MOST: usize = 128;
+/// Each connection has two threads, and they need little.
+const STACK: usize = 128 << 10;
+
+/// A place in the command's network where something listens, and nobody answers yet.
+pub(super) struct Forwarder {
+    listener: TcpListener,
+    socket: PathBuf,
+}
+
+impl Forwarder {
+    /// Listens, so that a command that connects at once is not refused.
+    pub(super) fn bind(forward: &Forward) -> Result<Self, String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, forward.port))
+            .map_err(|error| format!("cannot listen for what goes to the proxy: {error}"))?;
+        Ok(Self { listener, socket: forward.socket.clone() })
+    }
+
+    /// Answers from now on, until the stage ends. The stage forks no more once it has threads.
+    pub(super) fn start(self) -> io::Result<()> {
+        spawn(move || {
+            let open = Arc::new(AtomicUsize::new(0));
+            loop {
+                match self.listener.accept() {
+                    Ok((tcp, _)) if open.load(Ordering::Relaxed) < MOST => self.carry(tcp, &open),
+                    Ok(_) => {}
+                    // No more files can be opened just now: others will be closed.
+                    Err(_) => thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        })
+    }
+
+    /// Two threads carry one connection; it counts until both have ended.
+    fn carry(&self, tcp: TcpStream, open: &Arc<AtomicUsize>) {
+        let Ok(unix) = UnixStream::connect(&self.socket) else { return };
+        let (Ok(tcp_too), Ok(unix_too)) = (tcp.try_clone(), unix.try_clone()) else { return };
+        let place = Arc::new(Place::take(open));
+        let other = place.clone();
+        // A thread that cannot be started drops its ends, and the connection with them.
+        let out = spawn(move || {
+            _ = io::copy(&mut &tcp, &mut &unix);
+            _ = unix.shutdown(Shutdown::Write);
+            drop(place);
+        });
+        let back = spawn(move || {
+            _ = io::copy(&mut &unix_too, &mut &tcp_too);
+            _ = tcp_too.shutdown(Shutdown::Write);
+            drop(other);
+        });
+        _ = out.and(back);
+    }
+}
+
+/// One of the connections that are open.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
+}

@@ -1,0 +1,252 @@
+//! Stories about memory: what is kept, who sees it, and what is found.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use helve_contract::{
+    Result, async_trait,
+    ports::{FileMark, NewNote, Notes, Recall, Recalled, Sessions, Source, Spent},
+};
+use helve_store::{
+    Memory, Sqlite,
+    embed::{Builtin, Embedder},
+};
+use proptest::prelude::*;
+
+use crate::{
+    sqlite::Place,
+    suite::{at, said, session},
+};
+
+fn new(text: &str, tags: &[&str]) -> NewNote {
+    NewNote { text: text.into(), tags: Some(tags.iter().map(|&it| it.to_owned()).collect()) }
+}
+
+fn ask(text: &str) -> Recall {
+    Recall { text: text.into(), user: Some("ann".into()), most: 10, ..Recall::default() }
+}
+
+fn texts(hits: &[Recalled]) -> Vec<&str> {
+    hits.iter().map(|it| it.text.as_str()).collect()
+}
+
+async fn save(store: &Sqlite, user: &str, text: &str, tags: &[&str]) -> String {
+    store.save_note(user, &new(text, tags), at(0)).await.unwrap().id
+}
+
+#[tokio::test]
+async fn an_updated_note_keeps_its_id_and_its_birthday() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    let id = save(&store, "ann", "tea at four", &["drink"]).await;
+    let changed = NewNote { text: "coffee at five".into(), tags: None };
+    let note = store.update_note("ann", &id, &changed, at(60)).await.unwrap().unwrap();
+    assert_eq!((note.id.as_str(), note.created, note.updated), (id.as_str(), at(0), at(60)));
+    assert_eq!(note.tags, ["drink"]);
+    assert_eq!(texts(&store.recall(&ask("tea")).await.unwrap()), ["coffee at five"]);
+    assert!(store.forget_note("ann", &id).await.unwrap());
+    assert!(!store.forget_note("ann", &id).await.unwrap());
+    assert!(store.recall(&ask("coffee")).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nobody_sees_the_notes_of_another() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    let secret = save(&store, "bob", "the safe opens with 4711", &[]).await;
+    save(&store, "ann", "buy milk", &[]).await;
+    let alone = store.recall(&ask("which number opens the safe?")).await.unwrap();
+    assert_eq!(texts(&alone), ["buy milk"]);
+    assert!(store.update_note("ann", &secret, &new("mine", &[]), at(1)).await.unwrap().is_none());
+    assert!(!store.forget_note("ann", &secret).await.unwrap());
+    assert_eq!(store.notes("ann", 0, 10).await.unwrap().1, 1);
+    // What others keep does not change a score either.
+    for n in 0..50 {
+        save(&store, "bob", &format!("milk number {n}"), &[]).await;
+    }
+    let with = store.recall(&ask("which number opens the safe?")).await.unwrap();
+    assert_eq!(with, alone);
+}
+
+#[tokio::test]
+async fn tags_are_asked_for_before_anything_is_ranked() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    for n in 0..60 {
+        save(&store, "ann", &format!("the violin lesson number {n}"), &["music"]).await;
+    }
+    save(&store, "ann", "something quite different", &["music", "rare"]).await;
+    let rare = Recall { tags: vec!["music".into(), "rare".into()], most: 5, ..ask("violin lesson") };
+    assert_eq!(texts(&store.recall(&rare).await.unwrap()), ["something quite different"]);
+}
+
+#[tokio::test]
+async fn the_same_words_come_once_and_the_newer_one_wins() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    save(&store, "ann", "The printer is out of toner", &[]).await;
+    let newer = store.save_note("ann", &new("the printer is  out of toner", &[]), at(9000)).await.unwrap();
+    let hits = store.recall(&ask("printer toner")).await.unwrap();
+    assert_eq!(hits.iter().map(|it| it.source.clone()).collect::<Vec<_>>(), [Source::Note(newer.id)]);
+}
+
+#[tokio::test]
+async fn a_file_is_found_by_its_lines_and_forgotten_when_it_is_gone() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    let mark = |mark: &str| FileMark { path: "MEMORY.md".into(), mark: mark.into() };
+    assert_eq!(store.sync_files("w", &[mark("1")]).await.unwrap(), ["MEMORY.md"]);
+    let text = format!("{}\nThe cat eats twice a day.\n", "Nothing to see here at all.\n".repeat(60));
+    store.keep_file("w", &mark("1"), &text, at(0)).await.unwrap();
+    assert!(store.sync_files("w", &[mark("1")]).await.unwrap().is_empty());
+    let question = Recall { user: None, place: Some("w".into()), most: 1, ..ask("how often does the cat eat?") };
+    let hits = store.recall(&question).await.unwrap();
+    let Source::File { first, last, .. } = hits[0].source else { panic!("{hits:?}") };
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(hits[0].text, lines[first as usize - 1..last as usize].join("\n"));
+    assert!(hits[0].text.contains("cat"));
+    assert_eq!(store.sync_files("w", &[mark("2")]).await.unwrap(), ["MEMORY.md"]);
+    assert!(store.sync_files("w", &[]).await.unwrap().is_empty());
+    assert!(store.recall(&question).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn conversations_are_found_when_asked_for_and_not_once_taken_back() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    store.begin(&session("s")).await.unwrap();
+    store.append("s", &[said("my dog is called Rex", 0), said("and it rains", 1)], Spent::default()).await.unwrap();
+    let question = Recall { most: 1, ..ask("name of the dog") };
+    assert!(store.recall(&question).await.unwrap().is_empty());
+    let question = Recall { conversations: true, ..question };
+    let hits = store.recall(&question).await.unwrap();
+    assert_eq!(texts(&hits), ["my dog is called Rex"]);
+    assert_eq!(hits[0].source, Source::Conversation { session: "s".into(), seq: 1 });
+    store.take_back("s", 1).await.unwrap();
+    assert!(store.recall(&question).await.unwrap().is_empty());
+    store.append("s", &[said("my dog is called Max", 2)], Spent::default()).await.unwrap();
+    assert_eq!(texts(&store.recall(&question).await.unwrap()), ["my dog is called Max"]);
+}
+
+#[tokio::test]
+async fn another_process_is_heard() {
+    let place = Place::default();
+    let (one, other) = (Sqlite::at(place.path()), Sqlite::at(place.path()));
+    let id = save(&one, "ann", "the key lies under the mat", &[]).await;
+    assert_eq!(texts(&other.recall(&ask("key")).await.unwrap()), ["the key lies under the mat"]);
+    save(&one, "ann", "the key of the car", &[]).await;
+    assert_eq!(other.recall(&ask("key")).await.unwrap().len(), 2);
+    one.forget_note("ann", &id).await.unwrap();
+    assert_eq!(texts(&other.recall(&ask("key")).await.unwrap()), ["the key of the car"]);
+}
+
+/// A model of three numbers that counts how often it was asked, and may be out of order.
+struct Small {
+    id: &'static str,
+    asked: AtomicUsize,
+    broken: bool,
+}
+
+#[async_trait]
+impl Embedder for Small {
+    fn id(&self) -> &str {
+        self.id
+    }
+
+    fn dims(&self) -> usize {
+        3
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.asked.fetch_add(texts.len(), Ordering::Relaxed);
+        if self.broken {
+            return Err(helve_contract::Error::failed("out of order"));
+        }
+        Ok(texts.iter().map(|it| vec![it.len() as f32, 1.0, it.matches('e').count() as f32]).collect())
+    }
+}
+
+#[tokio::test]
+async fn another_model_reads_everything_once() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    for n in 0..300 {
+        save(&store, "ann", &format!("note number {n}"), &[]).await;
+    }
+    let small = Arc::new(Small { id: "small", asked: AtomicUsize::new(0), broken: false });
+    let store = store.with_memory(Memory { embedder: small.clone(), ..Memory::default() });
+    store.recall(&ask("number")).await.unwrap();
+    assert_eq!(small.asked.load(Ordering::Relaxed), 301);
+    store.recall(&ask("number")).await.unwrap();
+    assert_eq!(small.asked.load(Ordering::Relaxed), 302);
+}
+
+#[tokio::test]
+async fn words_must_do_while_the_model_does_not_answer() {
+    let place = Place::default();
+    let broken = Arc::new(Small { id: "small", asked: AtomicUsize::new(0), broken: true });
+    let store = Sqlite::at(place.path()).with_memory(Memory { embedder: broken, ..Memory::default() });
+    save(&store, "ann", "the wifi passphrase is on the fridge", &[]).await;
+    assert_eq!(store.recall(&ask("wifi passphrase")).await.unwrap().len(), 1);
+    let store = store.with_memory(Memory { embedder: Arc::new(Builtin), ..Memory::default() });
+    assert_eq!(store.recall(&ask("wifi passphrase")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn answers_lie_above_the_border_and_other_things_below() {
+    let set: serde_json::Value = serde_json::from_str(include_str!("../data/evalset.json")).unwrap();
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    let notes: Vec<&str> = set["notes"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+    for (hour, note) in notes.iter().enumerate() {
+        store.save_note("ann", &new(note, &[]), at(hour as i64 * 3600)).await.unwrap();
+    }
+    let (mut first_five, mut above, mut others_above, mut others) = (0, 0, 0, 0);
+    let questions = set["q"].as_array().unwrap();
+    for pair in questions {
+        let right = notes[pair[1].as_u64().unwrap() as usize];
+        let hits = store.recall(&Recall { most: 100, ..ask(pair[0].as_str().unwrap()) }).await.unwrap();
+        assert!(hits.iter().all(|it| (0.0..=1.0).contains(&it.score)));
+        first_five += usize::from(texts(&hits).iter().take(5).any(|it| *it == right));
+        for hit in &hits {
+            if hit.text == right {
+                above += usize::from(hit.score >= 0.35);
+            } else {
+                others += 1;
+                others_above += usize::from(hit.score >= 0.35);
+            }
+        }
+    }
+    assert!(first_five >= 36, "{first_five} of {}", questions.len());
+    assert!(above >= 28 && others_above * 20 <= others, "{above} right, {others_above} of {others} wrong");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn any_question_has_an_answer(text in any::<String>(), question in any::<String>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let place = Place::default();
+            let store = Sqlite::at(place.path());
+            save(&store, "ann", &text, &[]).await;
+            store.recall(&ask(&question)).await.unwrap();
+            store.recall(&ask(&text)).await.unwrap();
+        });
+    }
+}
+
+#[tokio::test]
+async fn no_question_is_an_order() {
+    let place = Place::default();
+    let store = Sqlite::at(place.path());
+    save(&store, "ann", "a plain note", &[]).await;
+    let long = "word \" OR ".repeat(100_000);
+    for question in
+        ["\"", "NEAR(a b", "a AND", "*", "text:", "shelf : \"1\"", "'; DROP TABLE notes", "\0", "😀", "", &long]
+    {
+        store.recall(&ask(question)).await.unwrap();
+    }
+}

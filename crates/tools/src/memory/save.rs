@@ -1,0 +1,49 @@
+//! `memory_save`: keeps a note.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{NewNote, Note},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Keeps a note for later conversations.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Save {
+    /// What to remember.
+    pub content: String,
+    /// Labels to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// A note that is kept.
+#[derive(Clone, Debug)]
+pub struct Saved(
+    /// The note.
+    pub Note,
+);
+
+impl Tool for Save {
+    const NAME: &'static str = "memory_save";
+    const EFFECTS: Effects = Effects::WRITES;
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    type Output = Saved;
+
+    async fn run(self, call: &Call) -> Result<Saved> {
+        let user = super::owner(call)?;
+        super::content(&self.content)?;
+        let tags = super::tags::in_order(&self.tags)?;
+        let note = NewNote { text: self.content, tags: Some(tags) };
+        Ok(Saved(call.store().save_note(user, &note, call.now()).await?))
+    }
+}
+
+impl From<Saved> for Reply {
+    fn from(Saved(note): Saved) -> Self {
+        Self::json(json!({ "note_id": note.id, "message": "Note saved." }))
+    }
+}

@@ -1,0 +1,111 @@
+//! `memory_search`: what memory holds about a question.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{Recall, Recalled, Source},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Looks for what memory holds about a question, by words and by meaning.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct Search {
+    /// The question.
+    pub query: String,
+    /// How many hits at most.
+    pub most: Option<usize>,
+    /// The least score, from 0 to 1.
+    pub least: Option<f32>,
+    /// Also in the memory files of the workspace.
+    #[serde(default)]
+    pub files: bool,
+    /// Also in what was said in conversations.
+    #[serde(default)]
+    pub conversations: bool,
+    /// Only notes with all of these labels.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// What memory holds about a question, best first.
+#[derive(Clone, Debug)]
+pub struct Hits(
+    /// The hits.
+    pub Vec<Recalled>,
+);
+
+impl Tool for Search {
+    const NAME: &'static str = "memory_search";
+    const EFFECTS: Effects = Effects::READS;
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    type Output = Hits;
+
+    async fn run(self, call: &Call) -> Result<Hits> {
+        let user = super::owner(call)?;
+        let place = if self.files { Some(super::files::place(call)?) } else { None };
+        if let Some(place) = &place {
+            super::files::sync(call, place).await?;
+        }
+        let question = Recall {
+            text: self.query,
+            user: Some(user.to_owned()),
+            place,
+            conversations: self.conversations,
+            tags: super::tags::in_order(&self.tags)?,
+            most: self.most.unwrap_or(6).clamp(1, 50),
+            least: self.least.unwrap_or(0.0),
+        };
+        Ok(Hits(call.store().recall(&question).await?))
+    }
+}
+
+impl Hits {
+    /// 000's form: where each hit is from, its score, and its text below.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let line = |hit: &Recalled| {
+            let place = match &hit.source {
+                Source::Note(id) => id.clone(),
+                Source::File { path, first, last } => format!("{path}:{first}-{last}"),
+                Source::Conversation { session, seq } => format!("conversation {session}:{seq}"),
+            };
+            format!("[{place}] (score: {:.2})\n{}", hit.score, hit.text)
+        };
+        if self.0.is_empty() {
+            return "Nothing in memory fits this question.".to_owned();
+        }
+        self.0.iter().map(line).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// 003's form: a list of objects.
+    #[must_use]
+    pub fn objects(&self) -> Value {
+        self.0.iter().map(object).collect()
+    }
+}
+
+fn object(hit: &Recalled) -> Value {
+    let (source, id) = match &hit.source {
+        Source::Note(id) => ("user_memory", id.as_str()),
+        Source::File { path, .. } => ("file", path.as_str()),
+        Source::Conversation { .. } => ("conversation", ""),
+    };
+    json!({
+        "text": hit.text,
+        "source": source,
+        "score": (f64::from(hit.score) * 1e4).round() / 1e4,
+        "note_id": id,
+        "tags": hit.tags,
+        "created_at": hit.created.to_string(),
+        "updated_at": hit.updated.to_string(),
+    })
+}
+
+impl From<Hits> for Reply {
+    fn from(hits: Hits) -> Self {
+        Self { text: hits.lines(), data: Some(hits.objects()), ..Self::default() }
+    }
+}

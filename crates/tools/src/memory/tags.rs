@@ -1,0 +1,46 @@
+//! Tags in order: trimmed, lower-case, each once.
+
+use helve_contract::{Error, Result};
+
+/// Tags of a note at most; more are left out.
+const MOST: usize = 16;
+/// Characters of a tag at most.
+const LONGEST: usize = 64;
+
+/// Brings tags in order. One that is too long is an error, since half a tag is another tag.
+pub(super) fn in_order(tags: &[String]) -> Result<Vec<String>> {
+    let mut kept: Vec<String> = Vec::new();
+    for tag in tags {
+        let tag = tag.trim().to_lowercase();
+        if tag.chars().count() > LONGEST {
+            return Err(Error::failed(format!("a tag has at most {LONGEST} characters; shorten `{tag:.20}…`")));
+        }
+        if !tag.is_empty() && kept.len() < MOST && !kept.contains(&tag) {
+            kept.push(tag);
+        }
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_order;
+
+    fn told(tags: &[&str]) -> String {
+        let tags: Vec<String> = tags.iter().map(|&it| it.to_owned()).collect();
+        in_order(&tags).map_or_else(|error| error.to_string(), |tags| tags.join("|"))
+    }
+
+    #[test]
+    fn are_trimmed_lower_case_and_once() {
+        assert_eq!(told(&[" Work ", "work", "", "a,b", "Ärger"]), "work|a,b|ärger");
+    }
+
+    #[test]
+    fn are_sixteen_at_most_and_counted_in_characters() {
+        let many: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        assert_eq!(in_order(&many).unwrap().len(), 16);
+        assert_eq!(told(&[&"é".repeat(64)]), "é".repeat(64));
+        assert!(told(&[&"x".repeat(65)]).starts_with("a tag has at most 64 characters"));
+    }
+}

@@ -1,0 +1,51 @@
+//! `memory_update`: puts another text into a note.
+
+use std::time::Duration;
+
+use helve_contract::{
+    Call, Effects, Reply, Result, Tool,
+    ports::{NewNote, Note},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Replaces what a note says. It keeps its id and the time it was first saved.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Update {
+    /// Which note.
+    pub id: String,
+    /// What to remember instead.
+    pub content: String,
+    /// Labels instead of those it has.
+    pub tags: Option<Vec<String>>,
+}
+
+/// A note that says something else now.
+#[derive(Clone, Debug)]
+pub struct Updated(
+    /// The note.
+    pub Note,
+);
+
+impl Tool for Update {
+    const NAME: &'static str = "memory_update";
+    const EFFECTS: Effects = Effects::WRITES;
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    type Output = Updated;
+
+    async fn run(self, call: &Call) -> Result<Updated> {
+        let user = super::owner(call)?;
+        super::content(&self.content)?;
+        let tags = self.tags.as_deref().map(super::tags::in_order).transpose()?;
+        let note = NewNote { text: self.content, tags };
+        let updated = call.store().update_note(user, &self.id, &note, call.now()).await?;
+        updated.map(Updated).ok_or_else(|| super::not_found(&self.id))
+    }
+}
+
+impl From<Updated> for Reply {
+    fn from(Updated(note): Updated) -> Self {
+        Self::json(json!({ "note_id": note.id, "message": "Note updated." }))
+    }
+}

@@ -1,0 +1,100 @@
+//! `scratchpad_write`: replaces what stands on the session's scratchpad.
+
+use std::time::Duration;
+
+use helve_contract::{Call, Effects, Error, Reply, Result, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Items at most.
+const MOST: usize = 32;
+/// Characters of an item at most.
+const LONGEST: usize = 240;
+/// Bytes of all items together.
+const ALL: usize = 8 << 10;
+
+/// Replaces what stands on the session's scratchpad.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Write {
+    /// What to write.
+    pub items: Vec<String>,
+}
+
+/// A scratchpad that was written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// How many items stand on it.
+    pub items: usize,
+}
+
+impl Tool for Write {
+    const NAME: &'static str = "scratchpad_write";
+    const EFFECTS: Effects = Effects::NOTES;
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    type Output = Written;
+
+    async fn run(self, call: &Call) -> Result<Written> {
+        let items = in_order(self.items)?;
+        let written = Written { items: items.len() };
+        call.store().write_slate(&call.session.id, super::SLATE, json!(items), call.now()).await?;
+        Ok(written)
+    }
+}
+
+/// The items, trimmed and without empty ones, if they fit.
+fn in_order(items: Vec<String>) -> Result<Vec<String>> {
+    let items: Vec<String> = items.iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
+    if items.is_empty() {
+        return Err(Error::failed(
+            "there is nothing to write: give at least one item with words, or clear the scratchpad",
+        ));
+    }
+    if items.len() > MOST {
+        return Err(Error::failed(format!("{} items are more than {MOST}; join or drop some", items.len())));
+    }
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, it)| it.chars().count() > LONGEST) {
+        let long = item.chars().count();
+        return Err(Error::failed(format!("item {} has {long} characters; at most {LONGEST} fit", at + 1)));
+    }
+    let bytes: usize = items.iter().map(String::len).sum();
+    if bytes > ALL {
+        return Err(Error::failed(format!("the items have {bytes} bytes together; at most {ALL} fit")));
+    }
+    Ok(items)
+}
+
+impl From<Written> for Reply {
+    fn from(Written { items }: Written) -> Self {
+        let message = format!("Scratchpad replaced: {items} item{}.", if items == 1 { "" } else { "s" });
+        Self::json(json!({ "updated": true, "item_count": items, "message": message }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_order;
+
+    fn told(items: Vec<String>) -> String {
+        in_order(items).map_or_else(|error| error.to_string(), |items| format!("{} fit", items.len()))
+    }
+
+    #[test]
+    fn counts_characters_and_not_bytes() {
+        assert_eq!(told(vec!["é".repeat(240)]), "1 fit");
+        assert_eq!(told(vec!["one".into(), "é".repeat(241)]), "item 2 has 241 characters; at most 240 fit");
+    }
+
+    #[test]
+    fn holds_thirty_two_items_and_eight_kibibytes() {
+        assert_eq!(told(vec!["x".into(); 32]), "32 fit");
+        assert_eq!(told(vec!["x".into(); 33]), "33 items are more than 32; join or drop some");
+        assert_eq!(told(vec!["😀".repeat(240); 9]), "the items have 8640 bytes together; at most 8192 fit");
+    }
+
+    #[test]
+    fn blank_items_do_not_count() {
+        assert_eq!(told(vec!["  ".into(), " a ".into()]), "1 fit");
+        assert!(told(vec![" ".into()]).starts_with("there is nothing to write"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Pages from a loopback server, through the guard, the client and the parsing child.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use helve_contract::{
+    Error,
+    ports::{Fetch, Fetched, PagePart, PageStyle, Redirects, Web},
+};
+use helve_web::{Fetcher, Internet};
+
+use crate::{
+    desk::{call, reader, wait},
+    guard::{answer, client, serve},
+};
+
+fn web(port: u16) -> Internet {
+    Internet::new(Fetcher::new(client(&[port]), Arc::new(reader())))
+}
+
+fn get(head: &'static str, body: impl AsRef<[u8]>, style: PageStyle) -> Fetched {
+    let body = body.as_ref().to_vec();
+    let (port, _) = serve(move |_| answer(head, &body));
+    let wanted = Fetch { style, part: PagePart::Whole, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+    wait(web(port).fetch(&call(), &wanted)).unwrap()
+}
+
+const PAGE: &str = "<!doctype html><title>A &amp; B</title><base href='http://127.0.0.1/docs/'><h1>Top</h1>\
+    <p>Some <b>bold</b> and <i>thin</i> words, <code>x = 1</code>, a <a href='next'>link</a>.<br>New line\
+    <ul><li>one<li>two<ol><li>deep</ol></ul><pre><code class='language-rust'>fn main() {\n}\n</code></pre>\
+    <table><tr><th>Name<th>Price<tr><td>Lamp<td>20|</table><blockquote><p>Said</blockquote>\
+    <img src='/cat.png' alt='A cat'><div hidden>hidden</div><p style='display: none'>gone</p><!-- no --><script>no</script>";
+
+#[test]
+fn a_page_becomes_markdown() {
+    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageStyle::Markdown);
+    assert_eq!(page.title.as_deref(), Some("A & B"));
+    assert_eq!(
+        page.text,
+        "# Top\n\nSome **bold** and *thin* words, `x = 1`, a [link](http://127.0.0.1/docs/next).  \nNew line\n\n\
+         - one\n- two\n  1. deep\n\n```rust\nfn main() {\n}\n```\n\n| Name | Price |\n| --- | --- |\n| Lamp | 20\\| |\n\n\
+         > Said\n\n![A cat](http://127.0.0.1/cat.png)\n"
+    );
+}
+
+#[test]
+fn a_page_becomes_text() {
+    let page = get("200 OK\r\nContent-Type: text/html", PAGE, PageStyle::Text);
+    assert_eq!(
+        page.text,
+        "# Top\n\nSome bold and thin words, `x = 1`, a link (http://127.0.0.1/docs/next).\nNew line\n\n\
+         - one\n- two\n  1. deep\n\n```rust\nfn main() {\n}\n```\n\n| Name | Price |\n| --- | --- |\n| Lamp | 20\\| |\n\n\
+         > Said\n\n[Image: A cat]\n"
+    );
+}
+
+#[test]
+fn the_article_comes_without_what_is_around_it() {
+    let words = "This is a sentence of the article, and it goes on for a while, so that it counts. ".repeat(8);
+    let page = format!(
+        "<html><head><title>News</title></head><body><nav><ul><li><a href=/>Home</a><li><a href=/x>Other</a></ul></nav>\
+         <article><h2>Part</h2><p>{words}</p><p>{words}</p></article><footer>Imprint and cookies</footer></body></html>"
+    );
+    let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &page));
+    let page = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/")))).unwrap();
+    assert!(page.article && page.text.contains("## Part") && page.text.contains("a sentence of the article"));
+    assert!(!page.text.contains("Imprint") && !page.text.contains("Home"), "{}", page.text);
+}
+
+#[test]
+fn data_and_text_come_as_they_are_in_every_charset() {
+    let json = get("200 OK\r\nContent-Type: application/json", "{\"a\": [1]}", PageStyle::Markdown);
+    assert_eq!((json.text.as_str(), json.mime.as_str()), ("{\"a\": [1]}", "application/json"));
+    let latin = get("200 OK\r\nContent-Type: text/plain; charset=latin1", b"caf\xe9", PageStyle::Markdown);
+    assert_eq!((latin.text.as_str(), latin.notes), ("café", vec!["read as windows-1252".to_owned()]));
+    let page = get("200 OK\r\nContent-Type: text/html", b"<meta charset=shift_jis><p>\x82\xa0", PageStyle::Markdown);
+    assert_eq!(page.text, "あ\n");
+    let source = get("200 OK\r\nContent-Type: text/html", "<p>x", PageStyle::Source);
+    assert_eq!(source.text, "<p>x");
+}
+
+#[test]
+fn what_has_no_text_is_described() {
+    let zip = get("200 OK\r\nContent-Type: application/octet-stream", b"PK\x03\x04\0\0", PageStyle::Markdown);
+    assert_eq!((zip.text.as_str(), zip.mime.as_str(), zip.bytes), ("", "application/zip", 6));
+    assert_eq!(zip.notes, ["application/zip is not text; only what is known about it is given"]);
+}
+
+#[test]
+fn a_hundred_thousand_tags_deep_the_text_is_still_there() {
+    for tag in ["div", "table", "b", "blockquote", "ul><li", "x-y", "svg", "a"] {
+        let deep = format!("<title>Deep</title>{}text{}", format!("<{tag}>").repeat(100_000), "</div>".repeat(10));
+        let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &deep));
+        let wanted = Fetch { part: PagePart::Whole, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+        match wait(web(port).fetch(&call(), &wanted)) {
+            Ok(page) => assert!(page.text.contains("text") || tag == "svg", "{tag}: {:?}", page.text),
+            Err(error) => assert!(error.to_string().starts_with("the page could not be read"), "{tag}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn odd_pages_end() {
+    for page in [
+        format!("<a title='{}'>x</a>", "y".repeat(4 << 20)),
+        "<plaintext>".to_owned() + &"<b>".repeat(1000),
+        "<!--".repeat(100_000),
+        "<p><b>".repeat(20_000),
+        "&".repeat(1 << 20),
+        "\0".to_owned(),
+    ] {
+        let (port, _) = serve(move |_| answer("200 OK\r\nContent-Type: text/html", &page));
+        let _ = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    }
+}
+
+#[test]
+fn what_nobody_sees_reaches_nobody() {
+    let page = "<title>T\u{200b}x</title><p>vis\u{e0041}\u{e0042}ible\u{202e}</p><p style='font-size:0'>small</p>";
+    let page = get("200 OK\r\nContent-Type: text/html", page, PageStyle::Markdown);
+    assert_eq!((page.title.as_deref(), page.text.as_str()), (Some("Tx"), "visible\n"));
+    assert_eq!(page.notes, ["3 invisible characters were taken out"]);
+}
+
+#[test]
+fn the_second_time_comes_from_the_cache() {
+    let (port, asked) = serve(|_| answer("200 OK\r\nContent-Type: text/plain", "hi"));
+    let (web, wanted) = (web(port), Fetch::of(format!("http://127.0.0.1:{port}/")));
+    let seen = [(); 2].map(|()| wait(web.fetch(&call(), &wanted)).unwrap().cached);
+    assert_eq!((seen, asked.load(Ordering::SeqCst)), ([false, true], 1));
+    let (port, asked) = serve(|_| answer("404 Not Found\r\nContent-Type: text/plain", "no"));
+    let (web, wanted) = (self::web(port), Fetch::of(format!("http://127.0.0.1:{port}/")));
+    let seen = [(); 2].map(|()| wait(web.fetch(&call(), &wanted)).unwrap().status);
+    assert_eq!((seen, asked.load(Ordering::SeqCst)), ([404, 404], 2));
+}
+
+#[test]
+fn redirects_are_taken_as_asked() {
+    let (port, _) = serve(|asked| {
+        if asked.contains("GET /end") {
+            answer("200 OK\r\nContent-Type: text/plain", "end")
+        } else {
+            answer("301 Moved Permanently\r\nLocation: /end", "")
+        }
+    });
+    let url = format!("http://127.0.0.1:{port}/");
+    let get = |redirects| wait(web(port).fetch(&call(), &Fetch { redirects, ..Fetch::of(&url) })).unwrap();
+    for redirects in [Redirects::Follow, Redirects::SameHost] {
+        let page = get(redirects);
+        assert_eq!((page.url, page.text), (format!("{url}end"), "end".to_owned()));
+    }
+    let page = get(Redirects::Never);
+    assert_eq!((page.status, page.moved_to), (301, Some(format!("{url}end"))));
+    let (port, _) = serve(|_| answer("302 Found\r\nLocation: http://other.example/", ""));
+    let wanted = Fetch { redirects: Redirects::SameHost, ..Fetch::of(format!("http://127.0.0.1:{port}/")) };
+    let page = wait(web(port).fetch(&call(), &wanted)).unwrap();
+    assert_eq!(page.moved_to.as_deref(), Some("http://other.example/"));
+}
+
+#[test]
+fn what_the_guard_refuses_is_not_fetched() {
+    let (port, asked) = serve(|_| answer("200 OK", "secret"));
+    let web = Internet::new(Fetcher::new(client(&[]), Arc::new(reader())));
+    let said = wait(web.fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
+    let call = call();
+    call.cancel.cancel();
+    let said = wait(self::web(port).fetch(&call, &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    assert!(matches!(said, Err(Error::Cancelled)), "{said:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
