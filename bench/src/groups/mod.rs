@@ -3,6 +3,7 @@
 mod engine;
 mod exec;
 mod files;
+mod forge;
 mod mcp;
 mod memory;
 mod patch;
@@ -19,7 +20,7 @@ use crate::report::Report;
 type Group = fn(&mut Report) -> Result<()>;
 
 /// All groups, in the order in which they run.
-pub(crate) const ALL: [(&str, Group); 8] = [
+pub(crate) const ALL: [(&str, Group); 9] = [
     ("engine", engine::run),
     ("files", files::run),
     ("search", search::run),
@@ -28,4 +29,5 @@ pub(crate) const ALL: [(&str, Group); 8] = [
     ("mcp", mcp::run),
     ("memory", memory::run),
     ("schedules", schedules::run),
+    ("forge", forge::run),
 ];

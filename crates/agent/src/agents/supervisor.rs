@@ -144,7 +144,9 @@ impl Supervisor {
     pub async fn end(&self, session: &str) {
         let never = helve_contract::CancellationToken::new();
         let children = self.children(session);
-        children.iter().for_each(|child| child.cancel.cancel());
+        for child in &children {
+            child.cancel.cancel();
+        }
         for child in children {
             child.wait(Until::For(GRACE + GRACE), &never).await;
         }
@@ -162,7 +164,9 @@ impl Supervisor {
             book.members.remove(session);
         }
         drop(book);
-        self.children(session).iter().for_each(|child| child.cancel.cancel());
+        for child in self.children(session) {
+            child.cancel.cancel();
+        }
     }
 
     /// The agent of this id or name that this session started.

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::PoisonError};
 
-use helve_contract::{Error, FileFault, Result, ports::Expect};
-use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Task};
+use helve_contract::{Error, Result, ports::Expect};
+use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Status, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,7 +50,12 @@ impl Executor {
             }
             match front.status {
                 RequestStatus::Rejected | RequestStatus::Applied => {}
-                RequestStatus::Pending if self.settings.ask_about_changes || self.is_undecided(&id) => waiting.push(id),
+                RequestStatus::Pending if self.settings.ask_about_changes => waiting.push(id),
+                RequestStatus::Pending | RequestStatus::Approved if self.is_undecided(&id) => waiting.push(id),
+                // An executor that is gone wrote the overlay, and could not say so.
+                RequestStatus::Approved if room.bytes(&overlay_place(&id)).await?.is_some() => {
+                    ChangeRequest::go(room, &id, RequestStatus::Applied).await?;
+                }
                 RequestStatus::Pending | RequestStatus::Approved => {
                     self.tell("run.paused", json!({ "reason": "cr", "crId": id }));
                     match self.replan(room, &request).await {
@@ -145,6 +150,12 @@ impl Executor {
             let texts: Vec<_> = issues.iter().map(ToString::to_string).collect();
             return Err(Error::failed(texts.join("; ")));
         }
+        let dag = room.dag().await?;
+        let status = room.status(&dag).await?;
+        let begun = |id: &str| status.nodes.get(id).is_some_and(|it| it.status != Status::Pending);
+        if let Some(edge) = overlay.added_edges.iter().find(|edge| begun(&edge.to)) {
+            return Err(Error::failed(format!("`{}` has begun, and cannot wait for `{}` any more", edge.to, edge.from)));
+        }
         for node in &overlay.added_nodes {
             let document = addition.tasks.get(&node.id);
             let document =
@@ -153,16 +164,19 @@ impl Executor {
             if task.id != node.id {
                 return Err(Error::failed(format!("the document of `{}` says id `{}`", node.id, task.id)));
             }
-            match room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Absent).await {
-                Ok(_) | Err(Error::File { fault: FileFault::Exists, .. }) => {}
-                Err(error) => return Err(error),
-            }
+            // No graph has it yet: a document that is there was left by an executor that is gone.
+            room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Anything).await?;
         }
         ChangeRequest::go(room, id, RequestStatus::Approved).await?;
-        let place = format!("change-requests/{id}/dag-overlay.json");
-        room.keep_record(&place, &overlay, Expect::Anything).await?;
+        let path = room.keep_record(&overlay_place(id), &overlay, Expect::Anything).await?;
+        self.tell("artifact.written", json!({ "path": path, "type": "dag" }));
         ChangeRequest::go(room, id, RequestStatus::Applied).await
     }
+}
+
+/// Where what a request added to the plan is kept.
+fn overlay_place(id: &str) -> String {
+    format!("change-requests/{id}/dag-overlay.json")
 }
 
 /// The JSON object in the captain's words.

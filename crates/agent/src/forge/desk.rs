@@ -24,7 +24,12 @@ impl Desk {
         clear(&dir).map_err(|error| Error::Internal(error.into()))?;
         let git = Git::of(executor).await?;
         let place = dir.display().to_string();
-        git.must(&["clone", "--quiet", "--shared", "--no-tags", "--branch", branch, "--", ".", &place]).await?;
+        let mut clone = vec!["clone", "--quiet", "--shared", "--no-tags", "--branch", branch];
+        // The agent commits in the same name, and cannot change this later.
+        let identity = git.identity().await?;
+        clone.extend(identity.iter().flat_map(|it| ["--config", it.as_str()]));
+        clone.extend(["--", ".", place.as_str()]);
+        git.must(&clone).await?;
         git.must(&[
             "-C",
             &place,

@@ -1,18 +1,23 @@
 //! The executor: starts what is ready, hears of what has ended, merges, and ends when nothing is left.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::mpsc;
 use helve_contract::{Call, CancellationToken, Error, Result, Session, jiff::Timestamp};
 use helve_engine::{Engine, Events};
 use helve_tools::artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status};
 use serde_json::{Value, json};
 
-use super::{Home, Lock, changes::Seen, working::Worker};
+use super::{
+    Home, Lock,
+    changes::Seen,
+    working::{Worked, Worker},
+};
 use crate::{Budget, Need, Workshop};
 
 /// How a run is executed.
@@ -128,39 +133,75 @@ impl Executor {
 
     /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled.
     pub async fn run(&self, cancel: &CancellationToken) -> Result<Summary> {
+        let (orders, mut ordered) = mpsc::unbounded_channel::<Worker<'_>>();
+        let (tells, told) = mpsc::unbounded_channel();
+        // The agents work on while this one merges, asks the captain, or waits for git.
+        let crew = async {
+            let mut working: FuturesUnordered<Worker<'_>> = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    Some(worker) = ordered.recv() => working.push(worker),
+                    Some(ended) = working.next() => {
+                        // Whoever does not listen any more has ended.
+                        _ = tells.send(ended);
+                    }
+                    else => std::future::pending::<()>().await,
+                }
+            }
+        };
+        tokio::select! {
+            summary = self.lead(cancel, orders, told) => summary,
+            () = crew => Err(Error::failed("the agents were lost")),
+        }
+    }
+
+    /// Decides what is done next, again and again.
+    async fn lead<'a>(
+        &'a self,
+        cancel: &CancellationToken,
+        orders: mpsc::UnboundedSender<Worker<'a>>,
+        mut told: mpsc::UnboundedReceiver<(String, Worked)>,
+    ) -> Result<Summary> {
         let call = self.call();
         let room = Room::of(&call)?;
         let began = call.now();
+        self.unlock();
         self.begin(&room).await?;
         self.recover(&room).await?;
-        let mut working: FuturesUnordered<Worker<'_>> = FuturesUnordered::new();
+        let mut working: BTreeSet<String> = BTreeSet::new();
         let mut not_before: BTreeMap<String, Timestamp> = BTreeMap::new();
         let mut tick = tokio::time::interval(self.settings.heartbeat.min(Duration::from_secs(1)));
-        let ended = loop {
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let waiting = loop {
             let waiting = self.changes(&room).await?;
             let dag = room.dag().await?;
-            self.merge(&room, &dag).await?;
+            if self.merge(&room, &dag).await? {
+                // It asked for a change of the plan, which comes first.
+                continue;
+            }
             let status = room.status(&dag).await?;
-            if waiting.is_empty() && !cancel.is_cancelled() {
-                for task in self.ready(&dag, &status, &not_before, working.len()) {
-                    working.push(self.work(&dag, &task, cancel.clone()));
+            let stopped = cancel.is_cancelled() || !waiting.is_empty();
+            if !stopped {
+                for task in self.ready(&dag, &status, &not_before, &working) {
+                    _ = orders.send(self.work(&dag, &task, cancel.clone()));
+                    working.insert(task);
                 }
             }
             self.note(&room, &dag, &waiting, working.len()).await?;
-            let retrying = status.nodes.values().any(can_retry);
-            let status = room.status(&dag).await?;
-            let startable = !self.ready(&dag, &status, &BTreeMap::new(), 0).is_empty();
-            if working.is_empty() && (cancel.is_cancelled() || !waiting.is_empty() || !(retrying || startable)) {
+            // What is pending and can begin was begun, or rests; what can be tried again is made pending by the tick.
+            let more = status.ready(&dag).next().is_some() || status.nodes.values().any(can_retry);
+            if working.is_empty() && (stopped || !more) {
                 break waiting;
             }
             tokio::select! {
-                Some((task, ended)) = working.next() => {
-                    self.concluded(&room, &task, ended, &mut not_before).await?;
+                Some((task, ended)) = told.recv() => {
+                    self.concluded(&room, &task, ended, cancel, &mut not_before).await?;
+                    working.remove(&task);
                 }
                 _ = tick.tick() => self.retry(&room, &not_before).await?,
             }
         };
-        self.conclude(&room, ended, began).await
+        self.conclude(&room, waiting, began, cancel.is_cancelled()).await
     }
 
     /// Checks that the plan can run, and says that it does.
@@ -214,18 +255,13 @@ impl Executor {
         dag: &Dag,
         status: &DagStatus,
         not_before: &BTreeMap<String, Timestamp>,
-        working: usize,
+        working: &BTreeSet<String>,
     ) -> Vec<String> {
         let now = self.call().now();
-        let free = self.settings.parallel.saturating_sub(working);
-        let pending = |id: &str| status.nodes.get(id).is_some_and(|it| it.status == Status::Pending);
+        let free = self.settings.parallel.saturating_sub(working.len());
         let rested = |id: &str| not_before.get(id).is_none_or(|time| *time <= now);
-        dag.nodes
-            .iter()
-            .filter(|node| pending(&node.id) && rested(&node.id) && status.waits_for(dag, &node.id).is_empty())
-            .map(|node| node.id.clone())
-            .take(free)
-            .collect()
+        let ready = status.ready(dag).filter(|node| rested(&node.id) && !working.contains(&node.id));
+        ready.map(|node| node.id.clone()).take(free).collect()
     }
 
     /// Gives tasks that failed another attempt, once they have rested.
@@ -283,7 +319,13 @@ impl Executor {
     }
 
     /// Says how the run ended, or why it rests; a run whose tasks are all merged ends in its base branch.
-    async fn conclude(&self, room: &Room<'_>, waiting: Vec<String>, began: Timestamp) -> Result<Summary> {
+    async fn conclude(
+        &self,
+        room: &Room<'_>,
+        waiting: Vec<String>,
+        began: Timestamp,
+        stopped: bool,
+    ) -> Result<Summary> {
         let dag = room.dag().await?;
         let status = room.status(&dag).await?;
         let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
@@ -293,10 +335,8 @@ impl Executor {
         let end = if merged == dag.nodes.len() {
             remarks.extend(self.land().await?);
             RunStatus::Completed
-        } else if !waiting.is_empty() {
+        } else if stopped || !waiting.is_empty() {
             RunStatus::Paused
-        } else if exhausted.is_empty() {
-            RunStatus::Executing
         } else {
             RunStatus::Failed
         };
@@ -306,7 +346,10 @@ impl Executor {
             || Err(Error::failed("the run has lost its state")),
             |state: &mut RunState| {
                 state.status = end;
-                (state.completed_tasks, state.running_tasks) = (merged, 0);
+                (state.completed_tasks, state.failed_tasks, state.running_tasks) = (merged, exhausted.len(), 0);
+                if end == RunStatus::Paused {
+                    state.current_phase = Phase::Paused;
+                }
                 if matches!(end, RunStatus::Completed | RunStatus::Failed) {
                     state.completed_at.get_or_insert(now);
                     state.current_phase = Phase::Completed;
@@ -315,6 +358,9 @@ impl Executor {
             },
         )
         .await?;
+        if stopped && end == RunStatus::Paused {
+            self.tell("run.paused", json!({ "reason": "user" }));
+        }
         if matches!(end, RunStatus::Completed | RunStatus::Failed) {
             let seconds = now.duration_since(began).as_secs();
             self.tell(

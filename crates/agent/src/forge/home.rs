@@ -54,6 +54,16 @@ impl Home {
         self.dir().join("worktrees").join(format!("{run}.{task}.{attempt}"))
     }
 
+    /// Removes every work tree of a run.
+    pub(super) fn clear_desks(&self, run: &str) {
+        let ours = format!("{run}.");
+        for entry in fs::read_dir(self.dir().join("worktrees")).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&ours) {
+                _ = super::desk::clear(&entry.path());
+            }
+        }
+    }
+
     /// The runs that there are, by name.
     pub fn runs(&self) -> Vec<String> {
         let entries = fs::read_dir(self.artifacts()).into_iter().flatten().flatten();

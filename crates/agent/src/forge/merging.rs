@@ -1,5 +1,11 @@
 //! Branches come together: into the branch of the run first, into the base in the end.
 
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
 use helve_contract::{Error, Result};
 use helve_tools::{
     artifacts::{ChangeRequest, Dag, Document, NodeKind, RequestStatus, Room, Status},
@@ -27,23 +33,29 @@ impl Executor {
     }
 
     /// Merges what is ready for it. A refinery's branch brings with it what it merged; a task that no refinery waits for,
-    /// or that another task waits for, is merged alone.
-    pub(super) async fn merge(&self, room: &Room<'_>, dag: &Dag) -> Result<()> {
+    /// or that another task waits for, is merged alone. Whether a change of the plan was asked for, because something
+    /// does not fit.
+    pub(super) async fn merge(&self, room: &Room<'_>, dag: &Dag) -> Result<bool> {
+        let status = room.status(dag).await?;
+        if status.nodes.values().all(|it| it.status != Status::MergeReady) {
+            return Ok(false);
+        }
+        let mut asked = false;
+        let (mut awaited, mut needed) = (HashSet::new(), HashSet::new());
+        for node in &dag.nodes {
+            let set = if node.kind == NodeKind::Refinery { &mut awaited } else { &mut needed };
+            set.extend(node.dependencies.iter().map(String::as_str));
+        }
         for node in dag.order() {
-            let status = room.status(dag).await?;
-            if status.of(&node.id)?.status != Status::MergeReady {
+            let state = status.of(&node.id)?;
+            let id = node.id.as_str();
+            let alone = node.kind == NodeKind::Refinery || !awaited.contains(id) || needed.contains(id);
+            if state.status != Status::MergeReady || !alone {
                 continue;
             }
-            let alone = node.kind == NodeKind::Refinery || {
-                let mut after = dag.nodes.iter().filter(|it| it.dependencies.contains(&node.id)).peekable();
-                after.peek().is_none() || after.any(|it| it.kind == NodeKind::Task)
-            };
-            if !alone {
-                continue;
-            }
-            let branch = format!("forge/{}/{}", node.id, status.of(&node.id)?.current_attempt);
+            let branch = format!("forge/{id}/{}", state.current_attempt);
             if let Err(files) = self.integrate(&branch).await? {
-                self.ask_for_help(room, &node.id, &branch, &files).await?;
+                asked |= self.ask_for_help(room, &node.id, &branch, &files).await?;
                 continue;
             }
             if node.kind == NodeKind::Refinery {
@@ -55,7 +67,7 @@ impl Executor {
             }
             self.mark(&node.id, Status::Merged).await?;
         }
-        Ok(())
+        Ok(asked)
     }
 
     /// Merges a branch into the run's. `Err` has the files that conflict.
@@ -77,11 +89,11 @@ impl Executor {
         }
     }
 
-    /// Asks for a change of the plan, because a branch does not fit. Once is enough.
-    async fn ask_for_help(&self, room: &Room<'_>, task: &str, branch: &str, files: &[String]) -> Result<()> {
+    /// Asks for a change of the plan, because a branch does not fit. Once is enough; whether this was that once.
+    async fn ask_for_help(&self, room: &Room<'_>, task: &str, branch: &str, files: &[String]) -> Result<bool> {
         let title = format!("{branch} conflicts with what is merged");
         if ChangeRequest::all(room).await?.iter().any(|it| it.front.title == title) {
-            return Ok(());
+            return Ok(false);
         }
         let reason = format!("{} changed on both sides", files.join(", "));
         let front = ChangeRequest {
@@ -98,7 +110,42 @@ impl Executor {
             "## Description\n\n{reason}\n\n## Impact Assessment\n\n{task} cannot be merged.\n\n## Proposed Resolution\n\nA refinery after {task}."
         );
         ChangeRequest::add(room, Document { front, body }).await?;
-        Ok(())
+        Ok(true)
+    }
+
+    /// The note that lies here while the base is moved on.
+    fn landing(&self) -> PathBuf {
+        self.home.dir().join("runs").join(&self.run).join("landing")
+    }
+
+    /// Whether the changes in the work tree come from a landing that was cut off: a note says so, and every file is as it
+    /// was before, or as it will be.
+    async fn was_landing(&self, git: &Git<'_>, note: &Path, base: &str, tip: &str) -> Result<bool> {
+        if !note.exists() {
+            return Ok(false);
+        }
+        let old = git.must(&["diff", "--name-only", "--no-ext-diff", base, "--"]).await?;
+        let new = git.must(&["diff", "--name-only", "--no-ext-diff", tip, "--"]).await?;
+        let old: HashSet<&str> = old.lines().collect();
+        Ok(!new.lines().any(|file| old.contains(file)))
+    }
+
+    /// Removes locks of git that an executor left which is gone. Only one works at a time, so nobody holds those of its own
+    /// branches; those of the work tree are its own only if it was moving the base on.
+    pub(super) fn unlock(&self) {
+        let refs = self.home.repo().join(".git/refs/heads");
+        for ours in ["forge", "forge-run"] {
+            remove_locks(&refs.join(ours));
+        }
+        let Ok(noted) = fs::metadata(self.landing()).and_then(|it| it.modified()) else { return };
+        let git = self.home.repo().join(".git");
+        let base = format!("refs/heads/{}.lock", self.base);
+        for name in ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", base.as_str()] {
+            let lock = git.join(name);
+            if fs::metadata(&lock).and_then(|it| it.modified()).is_ok_and(|time| time >= noted) {
+                _ = fs::remove_file(lock);
+            }
+        }
     }
 
     /// Brings the run's branch into the base. What cannot be done without harm is said instead.
@@ -122,13 +169,37 @@ impl Executor {
         };
         if git.head().await?.as_deref() == Some(self.base.as_str()) {
             let changed = git.changed().await?;
-            if !changed.is_empty() {
+            let landing = self.landing();
+            if !changed.is_empty() && !self.was_landing(&git, &landing, &base, &tip).await? {
                 return by_hand(&format!("`{}` is checked out with changes in {}", self.base, changed.join(", ")));
             }
-            git.must(&["merge", "--quiet", "--ff-only", "--no-stat", &tip]).await?;
+            // Whoever is killed in between leaves a note: what is half done then is ours, and can be done again.
+            fs::write(&landing, "").map_err(|error| Error::Internal(error.into()))?;
+            let merge: &[&str] = if changed.is_empty() {
+                &["merge", "--quiet", "--ff-only", "--no-stat", &tip]
+            } else {
+                &["reset", "--quiet", "--hard", &tip, "--"]
+            };
+            let merged = git.run(merge).await?;
+            _ = fs::remove_file(&landing);
+            if merged.code != 0 {
+                return by_hand(&format!("`{}` could not be moved on: {}", self.base, merged.err.trim()));
+            }
         } else {
             git.must(&["update-ref", &format!("refs/heads/{}", self.base), &tip, &base]).await?;
         }
         Ok(None)
+    }
+}
+
+/// Removes the locks beneath a folder of branches.
+fn remove_locks(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => remove_locks(&path),
+            Ok(kind) if kind.is_file() && path.extension().is_some_and(|it| it == "lock") => _ = fs::remove_file(path),
+            _ => {}
+        }
     }
 }

@@ -1,28 +1,26 @@
 //! One task: a branch, a work tree, an agent, and what becomes of its work.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
 use helve_contract::{CancellationToken, Error, Result, jiff::Timestamp, ports::Part};
+use helve_engine::Events;
 use helve_tools::{
-    artifacts::{AgentType, Dag, Node, NodeKind, Outcome, Room, Status, Walkthrough},
+    artifacts::{AgentType, Dag, DagStatus, Node, NodeKind, NodeStatus, Outcome, Room, Status, Walkthrough},
     git::Git,
 };
 use serde_json::json;
 
 use super::{
-    desk::{self, Desk},
+    desk::Desk,
     executor::{Executor, integration, is_exhausted},
     prompts, review,
 };
-use crate::{Agent, Ended, Event, Handle, Kind, Kinds, Limits, Need, Supervisor, prompt};
+use crate::{Agent, Ended, Event, Hands, Handle, Kind, Kinds, Limits, Need, Supervisor, prompt};
 
 /// An agent at work: in the end its task, and how it went.
 pub(super) type Worker<'a> = BoxFuture<'a, (String, Worked)>;
@@ -77,7 +75,7 @@ impl Executor {
         let (mut agent, supervisor) = self.agent(node.agent_type, &id, &desk, errand).await?;
         agent.handle = Handle::under(&cancel);
         let words = self.words(&room, dag, node, &branch, state.last_error.into_iter().collect()).await?;
-        let worked = self.watched(task, &mut agent, &supervisor, words).await;
+        let worked = self.watched((task, attempt), &mut agent, &supervisor, words).await;
         supervisor.end(&agent.session.id).await;
         Ok(match worked? {
             Ok(ended) => Worked::Ended(desk, ended),
@@ -96,17 +94,10 @@ impl Executor {
         desk: &Desk,
         errand: helve_contract::Errand,
     ) -> Result<(Agent, Arc<Supervisor>)> {
-        let mut kinds = Kinds::default();
-        for kind in [AgentType::Throwaway, AgentType::Worker, AgentType::SubExecutor] {
-            kinds.add(Kind {
-                name: kind.role().to_owned(),
-                about: format!("an agent of type {kind}"),
-                system: prompts::helper().to_owned(),
-                ..Kind::default()
-            });
-        }
         let store = self.session.ports.store.clone();
-        let supervisor = Supervisor::new(self.workshop.clone(), store, kinds, Limits::default());
+        // A refinery may start a type 3, that a type 2, and that a type 1.
+        let limits = Limits { depth: 3, ..Limits::default() };
+        let supervisor = Supervisor::new(self.workshop.clone(), store, helpers(), limits);
         let need = Need {
             id: id.to_owned(),
             dialect: Some("forge".into()),
@@ -156,35 +147,43 @@ impl Executor {
     /// Lets an agent work, and listens whether it lives. `Err` has when it was last heard of.
     async fn watched(
         &self,
-        task: &str,
+        (task, attempt): (&str, u32),
         agent: &mut Agent,
         supervisor: &Supervisor,
         words: String,
     ) -> Result<Result<Ended, Timestamp>> {
         let clock = self.session.ports.clock.clone();
         let began = clock.now();
-        let heard = Arc::new(AtomicI64::new(began.as_millisecond()));
-        let (ear, ticking) = (heard.clone(), clock.clone());
+        let pulse = Arc::new(Mutex::new(Pulse { heard: began, ..Pulse::default() }));
+        let (ear, ticking) = (pulse.clone(), clock.clone());
+        let record = self.home.events(&self.run).and_then(|file| Events::file(file, self.run.as_str()));
+        let record = record.map(|it| it.within(task, Some(attempt.to_string()))).unwrap_or_else(|_| Events::none());
+        let named = task.to_owned();
         agent.watcher = Arc::new(move |event: &Event| {
-            if !matches!(event, Event::Retrying { .. }) {
-                ear.store(ticking.now().as_millisecond(), Ordering::Relaxed);
+            let said = ear.lock().unwrap_or_else(PoisonError::into_inner).hear(event, ticking.now());
+            if let Some((content, kind)) = said {
+                _ = record
+                    .emit("task.progress", json!({ "taskId": named, "content": content, "contentType": kind }));
             }
         });
         let seat = supervisor.seat(agent);
-        let turn = agent.turn(vec![Part::Text { text: words }]);
-        tokio::pin!(turn);
+        let work = whole(agent, supervisor, words);
+        tokio::pin!(work);
         let every = self.settings.heartbeat.min(self.settings.stale_after).max(Duration::from_millis(10));
         let mut tick = tokio::time::interval(every);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let ended = loop {
             tokio::select! {
-                outcome = &mut turn => break Ok(outcome?.ended),
+                // What it said is heard before anybody wonders about its silence.
+                biased;
+                ended = &mut work => break Ok(ended?),
                 _ = tick.tick() => {
                     let now = clock.now();
-                    let last = Timestamp::from_millisecond(heard.load(Ordering::Relaxed)).unwrap_or(now);
+                    let last = pulse.lock().unwrap_or_else(PoisonError::into_inner).last(now);
                     if now.duration_since(last).unsigned_abs() > self.settings.stale_after {
                         agent.handle.cancel();
                         // It ends by itself when it can; what hangs is dropped.
-                        _ = tokio::time::timeout(Duration::from_secs(5), &mut turn).await;
+                        _ = tokio::time::timeout(Duration::from_secs(5), &mut work).await;
                         break Err(last);
                     }
                     let uptime = now.duration_since(began).as_secs();
@@ -217,31 +216,28 @@ impl Executor {
         room: &Room<'_>,
         task: &str,
         worked: Worked,
+        cancel: &CancellationToken,
         not_before: &mut BTreeMap<String, Timestamp>,
     ) -> Result<()> {
         let why = match worked {
-            Worked::Ended(desk, ended) => match self.finish(room, task, &desk, &ended).await {
-                Ok(()) => {
-                    desk.leave();
-                    return Ok(());
+            Worked::Ended(desk, ended) => {
+                let finished = self.finish(room, task, &desk, &ended).await;
+                desk.leave();
+                match finished {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error.to_string(),
                 }
-                Err(error) => {
-                    desk.leave();
-                    if ended == Ended::Cancelled {
-                        return self.gone_silent(room, task, self.call().now(), not_before).await;
-                    }
-                    error.to_string()
-                }
-            },
+            }
             Worked::Failed(why) => why,
-            Worked::Silent(last) => return self.gone_silent(room, task, last, not_before).await,
+            Worked::Silent(last) => return self.gone_silent(room, task, last, Fault::Task, not_before).await,
         };
-        self.mark(task, Status::Failed).await?;
-        let exhausted = self.rest(room, task, &why, not_before).await?;
-        self.tell("task.failed", json!({ "taskId": task, "error": why, "canRetry": !exhausted }));
-        if exhausted {
-            self.tell("task.exhausted", json!({ "taskId": task, "finalStatus": "FAILED" }));
+        if cancel.is_cancelled() {
+            return self.gone_silent(room, task, self.call().now(), Fault::Executor, not_before).await;
         }
+        self.mark(task, Status::Failed).await?;
+        let state = self.rest(room, task, &why, Fault::Task, not_before).await?;
+        self.tell("task.failed", json!({ "taskId": task, "error": why, "canRetry": !is_exhausted(&state) }));
+        self.tell_exhausted(&state);
         Ok(())
     }
 
@@ -250,28 +246,44 @@ impl Executor {
         room: &Room<'_>,
         task: &str,
         last: Timestamp,
+        fault: Fault,
         not_before: &mut BTreeMap<String, Timestamp>,
     ) -> Result<()> {
         self.mark(task, Status::Stale).await?;
-        self.rest(room, task, "the agent was not heard of for too long, or was stopped", not_before).await?;
+        let why = match fault {
+            Fault::Task => "the agent was not heard of for too long",
+            Fault::Executor => "the executor ended before the agent did",
+        };
+        let state = self.rest(room, task, why, fault, not_before).await?;
         let threshold = self.settings.stale_after.as_secs();
         self.tell("task.stale", json!({ "taskId": task, "lastHeartbeat": last, "threshold": threshold }));
+        self.tell_exhausted(&state);
         Ok(())
     }
 
-    /// Notes why an attempt failed, and when the next one may begin. Whether there is none left.
+    fn tell_exhausted(&self, state: &NodeStatus) {
+        if is_exhausted(state) {
+            let (task, attempts, end) = (&state.task_id, state.current_attempt, state.status);
+            self.tell("task.exhausted", json!({ "taskId": task, "attempts": attempts, "finalStatus": end }));
+        }
+    }
+
+    /// Notes why an attempt failed, and when the next one may begin.
     async fn rest(
         &self,
         room: &Room<'_>,
         task: &str,
         why: &str,
+        fault: Fault,
         not_before: &mut BTreeMap<String, Timestamp>,
-    ) -> Result<bool> {
+    ) -> Result<NodeStatus> {
         let dag = room.dag().await?;
         let state = room
             .move_on(&dag, |status| {
                 if let Some(node) = status.nodes.get_mut(task) {
                     node.last_error = Some(why.chars().take(2000).collect());
+                    // What was not the task's fault costs it no attempt.
+                    node.max_attempts += u32::from(fault == Fault::Executor);
                     status.version += 1;
                 }
                 Ok(status.of(task)?.clone())
@@ -281,7 +293,7 @@ impl Executor {
         let time =
             self.call().now().checked_add(helve_contract::jiff::SignedDuration::try_from(pause).unwrap_or_default());
         not_before.insert(task.to_owned(), time.unwrap_or_else(|_| self.call().now()));
-        Ok(is_exhausted(&state))
+        Ok(state)
     }
 
     /// Takes over the work of an agent that has ended: it must have told what it did, and its branch must hold it.
@@ -319,11 +331,30 @@ impl Executor {
         self.mark(task, Status::Done).await?;
         self.confirm(room, &dag, task, &commit).await?;
         self.tell("task.completed", json!({ "taskId": task, "walkthroughPath": room.shown(&place) }));
-        let others = Vec::new();
+        self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));
+        let others = self.touched(&status, task).await?;
         for (kind, data) in review::remarks(task, &told, &others) {
             self.tell(kind, data);
         }
         Ok(())
+    }
+
+    /// The files that the agents of other tasks have changed so far.
+    async fn touched(&self, status: &DagStatus, task: &str) -> Result<Vec<(String, Vec<String>)>> {
+        let call = self.call();
+        let git = Git::of(&call).await?;
+        let mut others = Vec::new();
+        for other in status.nodes.values().filter(|it| it.status == Status::Running && it.task_id != task) {
+            let desk = self.home.desk(&self.run, &other.task_id, other.current_attempt).display().to_string();
+            let base = format!("origin/forge/{}/{}", other.task_id, other.current_attempt);
+            // It may be gone, or half made: then nothing is known of it.
+            let changed = git.run(&["-C", &desk, "diff", "--name-only", &base, "--"]).await?;
+            let fresh = git.run(&["-C", &desk, "ls-files", "--others", "--exclude-standard"]).await?;
+            let files = [changed, fresh].into_iter().filter(|it| it.code == 0);
+            let files: Vec<String> = files.flat_map(|it| it.out.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+            others.push((other.task_id.clone(), files));
+        }
+        Ok(others)
     }
 
     /// The branch is in the repository and holds the agent's last commit: it can be merged.
@@ -360,8 +391,8 @@ impl Executor {
                         None => false,
                     };
                     if !taken {
-                        self.gone_silent(room, task, state.heartbeat_at.unwrap_or(call.now()), &mut BTreeMap::new())
-                            .await?;
+                        let last = state.heartbeat_at.unwrap_or(call.now());
+                        self.gone_silent(room, task, last, Fault::Executor, &mut BTreeMap::new()).await?;
                     }
                 }
                 Status::Done => {
@@ -372,11 +403,106 @@ impl Executor {
                 }
                 _ => {}
             }
-            _ = desk::clear(&dir);
         }
+        self.home.clear_desks(&self.run);
         Ok(())
     }
 }
+
+/// Whose fault it is that an attempt came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The task's, or its agent's.
+    Task,
+    /// The executor was stopped, or killed.
+    Executor,
+}
+
+/// The agents that an agent of a run may start. They work in its work tree, and it tells for them.
+fn helpers() -> Kinds {
+    let mut kinds = Kinds::default();
+    for kind in [AgentType::Throwaway, AgentType::Worker, AgentType::SubExecutor] {
+        let mut tools = vec!["read", "write", "edit", "bash", "web_search", "web_fetch"];
+        if kind != AgentType::Throwaway {
+            tools.push("spawn_agent");
+        }
+        kinds.add(Kind {
+            name: kind.role().to_owned(),
+            about: format!("an agent of type {kind}"),
+            system: prompts::helper().to_owned(),
+            hands: Hands::Only(tools.into_iter().map(str::to_owned).collect()),
+            role: Some(kind.role().to_owned()),
+            ..Kind::default()
+        });
+    }
+    kinds
+}
+
+/// Lets an agent work until it has no more to do: what its own agents report is its work too.
+async fn whole(agent: &Agent, supervisor: &Supervisor, words: String) -> Result<Ended> {
+    let mut words = words;
+    loop {
+        let ended = agent.turn(vec![Part::Text { text: words }]).await?.ended;
+        if ended != Ended::Done {
+            return Ok(ended);
+        }
+        supervisor.idle(&agent.session.id).await;
+        let reports = agent.handle.take_follow_ups();
+        if reports.is_empty() {
+            return Ok(ended);
+        }
+        words = reports.join("\n\n");
+    }
+}
+
+/// When an agent was last heard of.
+#[derive(Default)]
+struct Pulse {
+    heard: Timestamp,
+    /// Calls that run, and agents of its own: as long as they do, it waits for them and may be silent. Their own limits
+    /// end them.
+    busy: HashSet<String>,
+    said: String,
+    kind: &'static str,
+}
+
+impl Pulse {
+    /// Takes an event in. What the agent has said, when it is through with it.
+    fn hear(&mut self, event: &Event, now: Timestamp) -> Option<(String, &'static str)> {
+        match event {
+            // The endpoint that does not answer is what silence is about.
+            Event::Retrying { .. } => return None,
+            Event::Calling { id, .. } | Event::Child { id, ended: false, .. } => _ = self.busy.insert(id.clone()),
+            Event::Called { id, .. } | Event::Child { id, ended: true, .. } => _ = self.busy.remove(id),
+            _ => {}
+        }
+        self.heard = now;
+        let (piece, kind) = match event {
+            Event::Text(piece) => (Some(piece), "text"),
+            Event::Reasoning(piece) => (Some(piece), "thinking"),
+            _ => (None, ""),
+        };
+        let through = self.kind != kind && !self.said.trim().is_empty();
+        let told = through.then(|| (std::mem::take(&mut self.said), self.kind));
+        if let Some(piece) = piece {
+            self.kind = kind;
+            if self.said.len() < LONGEST {
+                self.said.push_str(piece);
+            }
+        } else {
+            (self.kind, self.said) = ("", String::new());
+        }
+        told
+    }
+
+    /// When it was last known to live.
+    fn last(&self, now: Timestamp) -> Timestamp {
+        if self.busy.is_empty() { self.heard } else { now }
+    }
+}
+
+/// The most of one message that is told while an agent works.
+const LONGEST: usize = 8 << 10;
 
 fn why(ended: &Ended) -> String {
     match ended {

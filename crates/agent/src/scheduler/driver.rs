@@ -9,9 +9,7 @@ use std::{
 use helve_contract::{
     CancellationToken, Result,
     jiff::{SignedDuration, Timestamp},
-    ports::{
-        Cadence, Claim, Clock, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules, WhichSchedules,
-    },
+    ports::{Cadence, Claim, Clock, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
 };
 use helve_tools::schedule::{cadence, uuid};
 use tokio::sync::Notify as Bell;
@@ -24,8 +22,6 @@ use super::{
 
 /// A clock that went back by more than this was wrong before; schedules that it took into the future are planned anew.
 const GONE_BACK: SignedDuration = SignedDuration::from_hours(1);
-/// How many schedules are looked at in one go.
-const PAGE: u64 = 500;
 
 /// Runs schedules when they are due. Cheap to clone; clones are one driver.
 #[derive(Clone)]
@@ -234,31 +230,19 @@ impl Scheduler {
     /// Brings back schedules that a wrong clock took far into the future.
     async fn replan(&self, now: Timestamp) -> Result<()> {
         let store = &self.inner.store;
-        let mut offset = 0;
-        loop {
-            let which = WhichSchedules {
-                status: Some(ScheduleStatus::Active),
-                offset,
-                most: PAGE,
-                ..WhichSchedules::default()
-            };
-            let (page, total) = store.schedules(&which).await?;
-            for schedule in &page {
-                let astray = schedule.last_run.is_some_and(|it| it.duration_since(now) > GONE_BACK);
-                if !astray || matches!(schedule.cadence, Cadence::Once { .. }) {
-                    continue;
-                }
-                let next = cadence::next(&schedule.cadence, now, now);
-                if schedule.next.zip(next).is_some_and(|(planned, next)| planned > next) {
-                    // Whoever changes it at this moment plans it himself.
-                    let _ = store.change_schedule(&Schedule { next, ..schedule.clone() }, schedule.updated).await?;
-                }
+        let Ok(soon) = now.checked_add(GONE_BACK) else { return Ok(()) };
+        for schedule in store.begun_after(soon).await? {
+            if matches!(schedule.cadence, Cadence::Once { .. }) {
+                continue;
             }
-            offset += PAGE;
-            if page.is_empty() || offset >= total {
-                return Ok(());
+            let next = cadence::next(&schedule.cadence, now, now);
+            if schedule.next.zip(next).is_some_and(|(planned, next)| planned > next) {
+                // Whoever changes it at this moment plans it himself.
+                let seen = schedule.updated;
+                let _ = store.change_schedule(&Schedule { next, ..schedule }, seen).await?;
             }
         }
+        Ok(())
     }
 
     async fn take_over(&self, now: Timestamp) -> Result<usize> {

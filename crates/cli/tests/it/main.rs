@@ -4,6 +4,7 @@
 mod calling;
 mod chatting;
 mod desk;
+mod forging;
 mod http;
 mod install;
 mod model;

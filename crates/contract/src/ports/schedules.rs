@@ -25,6 +25,8 @@ pub trait Schedules: Send + Sync {
     async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)>;
     /// Active schedules whose time has come, the longest overdue first.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>>;
+    /// Active schedules that last began after a time: in the future, where a clock was wrong.
+    async fn begun_after(&self, time: Timestamp) -> Result<Vec<Schedule>>;
     /// Claims one occurrence until a time, and moves the schedule on to `next`. `None`: somebody else has it, it was
     /// claimed before, or the last run of the schedule is not over.
     async fn claim(&self, claim: &Claim) -> Result<Option<Run>>;
@@ -305,6 +307,9 @@ impl Schedules for NoStore {
         Ok((Vec::new(), 0))
     }
     async fn due(&self, _: Timestamp, _: usize) -> Result<Vec<Schedule>> {
+        Ok(Vec::new())
+    }
+    async fn begun_after(&self, _: Timestamp) -> Result<Vec<Schedule>> {
         Ok(Vec::new())
     }
     async fn claim(&self, _: &Claim) -> Result<Option<Run>> {

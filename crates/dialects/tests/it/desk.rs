@@ -8,7 +8,7 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Media, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    Call, Errand, Media, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     jiff::Timestamp,
     ports::{
         Claim, Clock, Finish, Message, Overlap, Part, RunStatus, ScheduleRun, Schedules, SessionRecord, Sessions,
@@ -46,7 +46,7 @@ impl Clock for Noon {
 impl Desk {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("desk").tempdir().unwrap();
-        for name in ["w", "tmp", "vault", "spill", "tasks"] {
+        for name in ["w", "tmp", "vault", "spill", "tasks", "artifacts"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let store = Sqlite::at(folder.path().join("state/store.db"));
@@ -70,11 +70,12 @@ impl Desk {
     }
 
     /// One session a dialect, as long as the desk stands: background tasks live on between calls.
-    fn session(&mut self, dialect: &str) -> Arc<Session> {
-        if let Some((_, session)) = self.session.iter().find(|(name, _)| name == dialect) {
+    fn session(&mut self, named: &str) -> Arc<Session> {
+        if let Some((_, session)) = self.session.iter().find(|(name, _)| name == named) {
             return session.clone();
         }
         let top = fs::canonicalize(self.folder.path()).unwrap();
+        let (dialect, role) = with_role(named);
         let reading = by_name(dialect).unwrap().reading;
         let mut roots = vec![Root::writable(self.root()).named("shared")];
         if reading == Reading::Virtual {
@@ -94,9 +95,26 @@ impl Desk {
         };
         let mut session = Session::new(format!("desk-{dialect}"), workspace, ports);
         session.draft = Some(Arc::new(Memory::new().session("draft")));
+        session.role = role.map(str::to_owned);
+        session.errand = (dialect == "forge").then(|| errand(&top, role));
         let session = Arc::new(session);
-        self.session.push((dialect.to_owned(), session.clone()));
+        self.session.push((named.to_owned(), session.clone()));
         session
+    }
+
+    /// Runs git in the workspace, a line a command, always in the same name and at the same moment.
+    pub(crate) fn git(&self, lines: &str) {
+        for line in lines.lines() {
+            let words = line.split(' ');
+            let mut git = std::process::Command::new("git");
+            git.args(words).current_dir(self.root()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+            for who in ["AUTHOR", "COMMITTER"] {
+                git.env(format!("GIT_{who}_NAME"), "A").env(format!("GIT_{who}_EMAIL"), "a@b");
+                git.env(format!("GIT_{who}_DATE"), "2026-01-01T00:00:00Z");
+            }
+            let done = git.output().unwrap();
+            assert!(done.status.success(), "git {line}: {}", String::from_utf8_lossy(&done.stderr));
+        }
     }
 
     /// A channel that writes to `sent.ndjson`, and two files that came with the user's turn.
@@ -143,9 +161,10 @@ impl Desk {
     pub(crate) async fn call(&mut self, dialect: &str, tool: &str, args: &str) -> Reply {
         let session = self.session(dialect);
         let spill = Spill::new(self.folder.path().join("spill"), Duration::from_secs(3600));
+        let (dialect, role) = with_role(dialect);
         let mut builder = Engine::builder(by_name(dialect).unwrap());
-        if dialect == "preset" {
-            builder = builder.role("all");
+        if let Some(role) = role.or((dialect == "preset").then_some("all")) {
+            builder = builder.role(role);
         }
         let engine = builder.gate(Gate::new(Mode::Open)).spill(spill).build().unwrap();
         let here = self.root().display().to_string();
@@ -198,6 +217,24 @@ impl Desk {
             }
         }
         self.ids.iter().enumerate().fold(text.to_owned(), |text, (n, id)| text.replace(id, &format!("<id-{}>", n + 1)))
+    }
+}
+
+/// A dialect, and a role in it: `forge/type1`.
+fn with_role(named: &str) -> (&str, Option<&str>) {
+    named.split_once('/').map_or((named, None), |(dialect, role)| (dialect, Some(role)))
+}
+
+/// The run of the pages: whoever is neither captain nor executor works on its first task.
+fn errand(top: &Path, role: Option<&str>) -> Errand {
+    let task = (!matches!(role, Some("captain" | "executor"))).then(|| "task-001".to_owned());
+    Errand {
+        run: "run-1".into(),
+        branch: task.as_ref().map(|task| format!("forge/{task}/1")),
+        task,
+        attempt: 1,
+        base: "main".into(),
+        artifacts: Workspace::new([Root::writable(top.join("artifacts"))], PathRules::default(), Reading::Relative),
     }
 }
 

@@ -26,36 +26,39 @@ fn the_names_of_the_seeds() {
         let dialect = helve_dialects::by_name(dialect).unwrap();
         dialect.tools.iter().map(|tool| tool.spec.name.clone()).collect()
     };
+    let listed = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
         names("solo"),
-        [
-            "read",
-            "write",
-            "edit",
-            "apply_patch",
-            "grep",
-            "glob",
-            "ls",
-            "exec",
-            "process",
-            "agents_list",
-            "sessions_list",
-            "sessions_history",
-            "sessions_send",
-            "sessions_spawn",
-            "subagents",
-            "sessions_status",
-        ]
+        listed(
+            "read write edit apply_patch grep glob ls exec process cron message agents_list sessions_list sessions_history
+            sessions_send sessions_spawn subagents sessions_status memory_search memory_get"
+        )
     );
-    assert_eq!(names("forge"), ["read", "write", "edit", "bash"]);
-    assert_eq!(names("preset"), ["read", "bash", "edit", "write", "grep", "find", "ls"]);
+    assert_eq!(
+        names("forge"),
+        listed(
+            "read write edit bash plan_read plan_write plan_edit plan_bash web_search web_fetch create_spec create_task
+            set_dag spawn_agent emit_walkthrough add_subtask read_subtasks merge_branches run_tests fix_conflict emit_cr
+            read_spec read_task read_dag read_walkthrough mark_task_status prepare_branch"
+        )
+    );
+    assert_eq!(names("preset"), listed("read bash edit write grep find ls web_search web_fetch"));
     assert_eq!(
         names("oxydra"),
-        ["file_read", "file_search", "file_list", "file_write", "file_edit", "file_delete", "shell_exec"]
+        listed(
+            "file_read file_search file_list file_write file_edit file_delete attachment_save web_fetch web_search
+            vault_copyto send_media delegate_to_agent shell_exec memory_search memory_save memory_update memory_delete
+            scratchpad_read scratchpad_write scratchpad_clear schedule_create schedule_search schedule_edit
+            schedule_delete schedule_runs schedule_run_output"
+        )
     );
+    // With the two tools for resources of MCP servers and the servers' own tools there are nineteen.
     assert_eq!(
         names("claude"),
-        ["Bash", "TaskOutput", "FileEdit", "FileRead", "FileWrite", "Glob", "Grep", "TaskStop", "NotebookEdit"]
+        listed(
+            "Agent Bash TaskOutput ExitPlanMode FileEdit FileRead FileWrite Glob Grep TaskStop NotebookEdit TodoWrite
+            WebFetch WebSearch AskUserQuestion Config"
+        )
     );
 }
 
@@ -84,6 +87,8 @@ solo.glob(pattern)
 solo.ls(path)
 solo.exec(command)
 solo.process(action, process_id)
+solo.cron(action)
+solo.message(to, content)
 solo.agents_list()
 solo.sessions_list()
 solo.sessions_history(session_id)
@@ -91,10 +96,35 @@ solo.sessions_send(session_id, content)
 solo.sessions_spawn(prompt)
 solo.subagents()
 solo.sessions_status()
+solo.memory_search(query)
+solo.memory_get(path)
 forge.read(path)
 forge.write(path, content)
 forge.edit(path, oldStr, newStr)
 forge.bash(command)
+forge.plan_read(path)
+forge.plan_write(path, content)
+forge.plan_edit(path, oldStr, newStr)
+forge.plan_bash(command)
+forge.web_search(query)
+forge.web_fetch(url)
+forge.create_spec(filename, content)
+forge.create_task(taskId, content)
+forge.set_dag(dag)
+forge.spawn_agent(type, taskId)
+forge.emit_walkthrough(walkthrough)
+forge.add_subtask(title, description)
+forge.read_subtasks()
+forge.merge_branches(sourceBranches, targetBranch)
+forge.run_tests()
+forge.fix_conflict(conflictFiles, sourceBranch, targetBranch)
+forge.emit_cr(title, description, reason)
+forge.read_spec(filename)
+forge.read_task(taskId)
+forge.read_dag()
+forge.read_walkthrough(taskId)
+forge.mark_task_status(taskId, status)
+forge.prepare_branch(taskId, attemptId)
 preset.read(path)
 preset.bash(command)
 preset.edit(path, old_text, new_text)
@@ -102,21 +132,49 @@ preset.write(path, content)
 preset.grep(pattern)
 preset.find()
 preset.ls()
+preset.web_search(query)
+preset.web_fetch(url)
 oxydra.file_read(path)
 oxydra.file_search(path, query)
 oxydra.file_list()
 oxydra.file_write(path, content)
 oxydra.file_edit(path, old_text, new_text)
 oxydra.file_delete(path)
+oxydra.attachment_save(index, path)
+oxydra.web_fetch(url)
+oxydra.web_search(query)
+oxydra.vault_copyto(source_path, destination_path)
+oxydra.send_media(path, media_type)
+oxydra.delegate_to_agent(agent_name, goal)
 oxydra.shell_exec(command)
+oxydra.memory_search(query)
+oxydra.memory_save(content)
+oxydra.memory_update(note_id, content)
+oxydra.memory_delete(note_id)
+oxydra.scratchpad_read()
+oxydra.scratchpad_write(items)
+oxydra.scratchpad_clear()
+oxydra.schedule_create(goal, cadence_type, cadence_value)
+oxydra.schedule_search()
+oxydra.schedule_edit(schedule_id)
+oxydra.schedule_delete(schedule_id)
+oxydra.schedule_runs(schedule_id)
+oxydra.schedule_run_output(run_id)
+claude.Agent(description, prompt, subagent_type)
 claude.Bash(command)
 claude.TaskOutput(task_id)
+claude.ExitPlanMode()
 claude.FileEdit(file_path, old_string, new_string)
 claude.FileRead(file_path)
 claude.FileWrite(file_path, content)
 claude.Glob(pattern)
 claude.Grep(pattern)
 claude.TaskStop()
-claude.NotebookEdit(notebook_path, new_source)"
+claude.NotebookEdit(notebook_path, new_source)
+claude.TodoWrite(todos)
+claude.WebFetch(url, prompt)
+claude.WebSearch(query)
+claude.AskUserQuestion(questions)
+claude.Config(setting)"
     );
 }

@@ -216,11 +216,12 @@ fn no_tool_lets_the_model_open_its_own_walls() {
         "trust",
         "root",
     ];
+    let mut seen = 0;
     for dialect in all() {
         for tool in &dialect.tools {
             let mut names = Vec::new();
             parameters(&tool.spec.schema, &mut names);
-            assert!(!names.is_empty(), "{}", tool.spec.name);
+            seen += names.len();
             for name in names {
                 let plain = name.to_lowercase();
                 assert!(
@@ -232,4 +233,5 @@ fn no_tool_lets_the_model_open_its_own_walls() {
             }
         }
     }
+    assert!(seen > 200, "{seen} parameters were looked at");
 }

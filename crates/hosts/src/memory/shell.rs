@@ -151,56 +151,47 @@ impl Job {
             Err(error) => return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() },
         };
         let mut bash = self.bash();
-        let mut options = ExecOptions::new().arg0("bash").streaming({
-            let written = written.clone();
-            Box::new(move |stdout, stderr| {
-                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                written.stdout.extend_from_slice(stdout.as_bytes());
-                written.stderr.extend_from_slice(stderr.as_bytes());
-            })
-        });
+        let mut options = ExecOptions::new();
         if let Input::Bytes(bytes) = &self.script.input {
             options = options.stdin(bytes.clone());
         }
-        let token = bash.cancellation_token();
         let result = runtime.block_on(async {
             let asked = async {
                 while !self.stop.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                token.store(true, Ordering::Relaxed);
                 // The interpreter ends at its next command; one that waits is dropped.
                 tokio::time::sleep(GRACE).await;
             };
             tokio::select! {
                 biased;
-                result = bash.exec_with_options(&self.script.text, options) => result,
+                result = bash
+                    .execute(&self.script.text)
+                    .options(options)
+                    .stdout_fn(|piece| keep(written, |it| &mut it.stdout, piece))
+                    .stderr_fn(|piece| keep(written, |it| &mut it.stderr, piece))
+                    .cancel_with(self.stop.clone()) => result,
                 () = asked => Err(bashkit::Error::Cancelled),
             }
         });
         // Threads of its own that still parse are not waited for.
         runtime.shutdown_background();
+        let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
             Ok(result) => {
-                let mut ended = Ended {
-                    code: result.exit_code,
-                    stdout: result.stdout.into_bytes(),
-                    stderr: result.stderr.into_bytes(),
-                };
+                ended.code = result.exit_code;
                 if result.stdout_truncated || result.stderr_truncated {
-                    ended.stderr.extend(
-                        format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n").into_bytes(),
-                    );
+                    let text = format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n");
+                    ended.stderr.extend(text.into_bytes());
                 }
-                ended
             }
             Err(error) => {
-                let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
                 let (text, code) = self.told(&error);
                 ended.stderr.extend(text.into_bytes());
-                Ended { code, ..ended }
+                ended.code = code;
             }
         }
+        ended
     }
 
     /// Why a script did not come to its end, and its exit code.
@@ -246,6 +237,17 @@ impl Job {
         }
         commands::install(builder).build()
     }
+}
+
+/// Takes a piece of what a script writes.
+fn keep(
+    written: &Mutex<Ended>,
+    stream: fn(&mut Ended) -> &mut Vec<u8>,
+    piece: Vec<u8>,
+) -> std::future::Ready<bashkit::Result<()>> {
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    stream(&mut written).extend(piece);
+    std::future::ready(Ok(()))
 }
 
 fn exit(code: i32) -> Exit {

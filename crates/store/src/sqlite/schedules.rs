@@ -70,6 +70,16 @@ impl Schedules for Sqlite {
         .await
     }
 
+    async fn begun_after(&self, time: Timestamp) -> Result<Vec<Schedule>> {
+        self.read(move |t| {
+            let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE status = 'active' AND last_run > ?1 ORDER BY id");
+            let mut statement = t.prepare_cached(&sql)?;
+            let rows = statement.query_map([kept(time)], schedule)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
     async fn claim(&self, claim: &Claim) -> Result<Option<ScheduleRun>> {
         let claim = claim.clone();
         self.write(move |t| take(t, &claim)).await
@@ -199,23 +209,25 @@ fn columns(it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
 fn list(t: &Transaction<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u64)> {
     let status = which.status.as_ref().map(word).transpose()?;
     let notification = which.notification.as_ref().map(word).transpose()?;
+    let fits = "(?1 IS NULL OR user = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR kind = ?3) \
+                AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5)";
+    let from = format!("SELECT {SCHEDULE} FROM schedules WHERE {fits} ORDER BY created DESC, rowid DESC");
+    let given = params![which.user, status, which.cadence, notification, which.session];
+    let signed = |it: u64| it.min(i64::MAX as u64).cast_signed();
+    let Some(name) = which.name.as_ref().map(|it| it.to_lowercase()) else {
+        let count = format!("SELECT count(*) FROM schedules WHERE {fits}");
+        let total = t.prepare_cached(&count)?.query_row(given, |row| row.get(0))?;
+        let page = format!("{from} LIMIT {} OFFSET {}", signed(which.most), signed(which.offset));
+        let found = t.prepare(&page)?.query_map(given, schedule)?.collect::<Result<_, _>>()?;
+        return Ok((found, total));
+    };
     // What is compared without regard to case is compared here: SQLite knows the case of ASCII alone.
-    let name = which.name.as_ref().map(|it| it.to_lowercase());
-    let sql = format!(
-        "SELECT {SCHEDULE} FROM schedules WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR status = ?2) \
-         AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5) \
-         ORDER BY created DESC, rowid DESC"
-    );
-    let mut statement = t.prepare_cached(&sql)?;
-    let rows = statement
-        .query_map(params![which.user, status, which.cadence, notification, which.session], schedule)?
-        .filter(|row| match (row, &name) {
-            (Ok(row), Some(name)) => row.name.as_ref().is_some_and(|it| it.to_lowercase().contains(name.as_str())),
-            _ => true,
-        });
     let (mut total, mut found) = (0, Vec::new());
-    for row in rows {
+    for row in t.prepare_cached(&from)?.query_map(given, schedule)? {
         let row = row?;
+        if !row.name.as_ref().is_some_and(|it| it.to_lowercase().contains(name.as_str())) {
+            continue;
+        }
         if total >= which.offset && (found.len() as u64) < which.most {
             found.push(row);
         }

@@ -182,6 +182,10 @@ async fn gives_what_is_due_the_longest_overdue_first<M: Maker>() {
     assert_eq!(ids(store.due(at(30), 9).await.unwrap()), "bca");
     assert_eq!(ids(store.due(at(30), 2).await.unwrap()), "bc");
     assert_eq!(ids(store.due(at(9), 9).await.unwrap()), "");
+    let ahead = Schedule { last_run: Some(at(99)), ..schedule("f") };
+    store.add_schedule(&ahead).await.unwrap();
+    assert_eq!(ids(store.begun_after(at(98)).await.unwrap()), "f");
+    assert_eq!(ids(store.begun_after(at(99)).await.unwrap()), "");
 }
 
 async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {

@@ -469,6 +469,35 @@ mod tests {
         }
 
         #[test]
+        fn overlays_only_add_and_come_in_their_own_order(
+            added in prop::collection::vec((0_usize..5, 0_usize..5, 0_i64..3), 0..8),
+            mixed in any::<prop::sample::Index>(),
+        ) {
+            let base = dag(&[("a", &[]), ("b", &["a"])]);
+            let mut overlays: Vec<_> = added.iter().enumerate().map(|(at, (before, to, time))| Overlay {
+                cr_id: format!("cr-{at:03}"),
+                applied_at: Timestamp::from_second(*time).unwrap(),
+                added_nodes: vec![node(&format!("n{at}"), &["a"])],
+                // Perhaps of a node that does not exist, or in a circle: then all of it is refused.
+                added_edges: vec![Edge { from: format!("n{before}"), to: format!("n{to}") }],
+            }).collect();
+            let grown = base.overlaid(&overlays);
+            let middle = mixed.index(overlays.len() + 1).min(overlays.len());
+            overlays.rotate_left(middle);
+            let again = base.overlaid(&overlays);
+            match (grown, again) {
+                (Ok(grown), Ok(again)) => {
+                    prop_assert_eq!(&grown, &again);
+                    prop_assert_eq!(&grown.nodes[..2], &base.nodes[..]);
+                    prop_assert_eq!(grown.nodes.len(), 2 + overlays.len());
+                    prop_assert_eq!(grown.issues(), vec![]);
+                }
+                (Err(_), Err(_)) => {}
+                (one, other) => prop_assert!(false, "{one:?} {other:?}"),
+            }
+        }
+
+        #[test]
         fn a_cycle_is_found_exactly_where_there_is_one(edges in prop::collection::vec((0_usize..12, 0_usize..12), 0..40)) {
             let nodes: Vec<_> = (0..12).map(|at| {
                 let before: Vec<_> = edges.iter().filter(|(from, to)| *to == at && from != to).map(|(from, _)| format!("t{from}")).collect();

@@ -6,7 +6,7 @@ use helve_contract::{Error, Result, jiff::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dag::{Dag, NodeKind};
+use super::dag::{Dag, Node, NodeKind};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -148,13 +148,23 @@ impl DagStatus {
     /// because merging it is what the refinery does.
     #[must_use]
     pub fn waits_for<'a>(&self, dag: &'a Dag, task: &str) -> Vec<&'a str> {
-        let Some(node) = dag.node(task) else { return Vec::new() };
+        dag.node(task).map(|node| self.lacks(node).collect()).unwrap_or_default()
+    }
+
+    /// The same of a node at hand.
+    fn lacks<'a>(&self, node: &'a Node) -> impl Iterator<Item = &'a str> {
         let enough = |status| match node.kind {
             NodeKind::Task => status == Status::Merged,
             NodeKind::Refinery => matches!(status, Status::MergeReady | Status::Merged),
         };
-        let waiting = |id: &&str| !self.nodes.get(*id).is_some_and(|it| enough(it.status));
-        node.dependencies.iter().map(String::as_str).filter(waiting).collect()
+        let waiting = move |id: &&str| !self.nodes.get(*id).is_some_and(|it| enough(it.status));
+        node.dependencies.iter().map(String::as_str).filter(waiting)
+    }
+
+    /// The tasks that can begin now, in the order of the plan.
+    pub fn ready<'a>(&self, dag: &'a Dag) -> impl Iterator<Item = &'a Node> {
+        let pending = |id: &str| self.nodes.get(id).is_some_and(|it| it.status == Status::Pending);
+        dag.nodes.iter().filter(move |node| pending(&node.id) && self.lacks(node).next().is_none())
     }
 
     /// Moves a task. The same state again changes nothing. Answers where it stood.

@@ -103,6 +103,19 @@ impl<'a> Git<'a> {
         Err(Error::failed(format!("git {} failed: {}", args.first().unwrap_or(&""), words.trim())))
     }
 
+    /// In whose name commits are made here, as settings.
+    pub async fn identity(&self) -> Result<Vec<String>> {
+        if !self.identity.is_empty() {
+            return Ok(self.identity.clone());
+        }
+        let mut settings = Vec::new();
+        for key in ["user.name", "user.email"] {
+            let value = self.run(&["config", "--get", key]).await?;
+            settings.push(format!("{key}={}", value.out.trim()));
+        }
+        Ok(settings)
+    }
+
     /// The commit that a branch, tag or commit name means; none if there is no such thing.
     pub async fn commit(&self, name: &str) -> Result<Option<String>> {
         let said =

@@ -9,16 +9,21 @@ pub(super) fn visible(text: String) -> (String, usize) {
     let mut before = ' ';
     for it in text.chars() {
         match it {
-            '\n' | '\t' => out.push(it),
-            '\r' => {}
+            '\r' => continue,
             // A soft hyphen and the marks of direction are used by typesetters, and say nothing.
-            '\u{ad}' | '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{feff}' => {}
-            // Joiners and selectors belong to letters and signs of other scripts.
-            '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' if !before.is_ascii() => out.push(it),
-            '\u{200b}' if !before.is_ascii() => {}
-            _ if is_hidden(it) => hidden += 1,
-            _ => out.push(it),
+            '\u{ad}' | '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{feff}' => continue,
+            '\u{200b}' if !before.is_ascii() => continue,
+            // Joiners and selectors belong to letters and signs of other scripts; a row of them belongs to nothing.
+            '\u{200c}' | '\u{200d}' if !before.is_ascii() && !matches!(before, '\u{200c}' | '\u{200d}') => {}
+            '\u{fe00}'..='\u{fe0f}' if !before.is_ascii() && !matches!(before, '\u{fe00}'..='\u{fe0f}') => {}
+            '\n' | '\t' => {}
+            _ if is_hidden(it) => {
+                hidden += 1;
+                continue;
+            }
+            _ => {}
         }
+        out.push(it);
         before = it;
     }
     (out, hidden)

@@ -1,8 +1,11 @@
 //! `helve forge status` and `watch`: where runs and their tasks stand.
 
 use std::{
+    collections::HashMap,
     fmt::Write as _,
-    io::{self, IsTerminal as _, Write as _},
+    fs,
+    io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -11,7 +14,8 @@ use helve_agent::forge::Home;
 use helve_tools::artifacts::{
     ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
 };
-use serde_json::json;
+use helve_contract::jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::{Choice, home, known, visitor};
 use crate::{
@@ -38,6 +42,8 @@ struct Seen {
     dag: Option<Dag>,
     status: Option<DagStatus>,
     requests: Vec<ChangeRequest>,
+    /// What the agents of tasks said or did last, a line each.
+    lines: HashMap<String, String>,
 }
 
 impl Args {
@@ -112,7 +118,37 @@ async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
         None => None,
     };
     let requests = ChangeRequest::all(&room).await?.into_iter().map(|it| it.front).collect();
-    Ok(Seen { state: room.state().await?, dag, status, requests })
+    Ok(Seen { state: room.state().await?, dag, status, requests, lines: last_lines(&home.events(run)?) })
+}
+
+/// How much of the record is looked at for what agents did last.
+const TAIL: u64 = 256 << 10;
+
+/// What the agents of tasks said or did last, by the end of the record.
+fn last_lines(record: &Path) -> HashMap<String, String> {
+    let tail = || -> io::Result<Vec<u8>> {
+        let mut file = fs::File::open(record)?;
+        let from = file.metadata()?.len().saturating_sub(TAIL);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let mut lines = HashMap::new();
+    // The first line may be half of one, which is no JSON and left out.
+    for line in tail().unwrap_or_default().split(|it| *it == b'\n') {
+        let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+        let Some(task) = event["taskId"].as_str() else { continue };
+        let text = match event["type"].as_str() {
+            Some("task.progress") => event["data"]["content"].as_str().and_then(|it| it.trim().lines().next_back()),
+            Some("tool.call") => event["data"]["toolName"].as_str(),
+            _ => None,
+        };
+        if let Some(text) = text {
+            lines.insert(task.to_owned(), harmless(&text.chars().take(100).collect::<String>()).into_owned());
+        }
+    }
+    lines
 }
 
 impl Seen {
@@ -151,6 +187,15 @@ impl Seen {
             let attempt =
                 if state.current_attempt > 1 { format!("  attempt {}", state.current_attempt) } else { String::new() };
             _ = write!(text, "\n  {:<11} {}  ({kind}){after}{attempt}", state.status.to_string(), node.id);
+            if state.status == Status::Running {
+                let since = state.started_at.filter(|_| io::stdout().is_terminal());
+                if let Some(since) = since {
+                    _ = write!(text, "  {} s", Timestamp::now().duration_since(since).as_secs());
+                }
+                if let Some(line) = self.lines.get(&node.id) {
+                    _ = write!(text, "\n              {line}");
+                }
+            }
             if let Some(why) =
                 state.last_error.as_deref().filter(|_| matches!(state.status, Status::Failed | Status::Stale))
             {

@@ -130,7 +130,7 @@ fn word(status: RequestStatus) -> &'static str {
 
 /// The runs of the repository that is the workspace.
 fn home(settings: &Settings) -> Result<Home, Fault> {
-    if !settings.workspace.join(".git").exists() {
+    if !settings.workspace.join(".git").is_dir() {
         return Err(Fault::usage(format!(
             "{} is not the top of a git repository; go to one, or make one with `git init` and a first commit",
             settings.workspace.display()

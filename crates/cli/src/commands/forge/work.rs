@@ -91,11 +91,12 @@ impl Args {
                 }
                 remark!("stopping; agents get a moment to end");
                 ending.cancel();
-                std::future::pending::<()>().await;
+                setup::asked_to_stop().await;
             };
             let summary = tokio::select! {
                 summary = executor.run(&cancel) => summary?,
-                () = watch => Summary { status: RunStatus::Executing, merged: 0, total: 0, exhausted: Vec::new(), waiting: Vec::new(), remarks: Vec::new() },
+                // Whoever asks twice does not want to wait.
+                () = watch => std::process::exit(130),
             };
             setup::end_servers(bench.servers()).await;
             Ok::<_, Fault>(summary)

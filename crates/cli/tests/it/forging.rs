@@ -1,0 +1,323 @@
+//! `helve forge run`: a whole plan over a real repository, with a scripted model for every agent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use helve_script::{Fault, Script, Step};
+use serde_json::{Value, json};
+
+use crate::{desk::Desk, model::Model};
+
+/// What an agent has said so far decides what it says next, so that a second attempt finds the same model.
+fn lane(words: &str, answer: impl Fn(usize, &str) -> Step + Send + Sync + 'static) -> (String, Step) {
+    let step = Step::by(move |request| {
+        let messages = request["messages"].as_array().cloned().unwrap_or_default();
+        let said = messages.iter().filter(|it| it["role"] == "assistant").count();
+        let first = messages.iter().find(|it| it["role"] == "user").map(|it| it["content"].to_string());
+        answer(said, &first.unwrap_or_default())
+    });
+    (words.to_owned(), step.times(u32::MAX))
+}
+
+fn walkthrough(status: &str, more: Value) -> Step {
+    let mut told = json!({ "status": status, "confidence": 0.9, "summary": "Did what was asked." });
+    told.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    Step::call("emit_walkthrough", json!({ "walkthrough": told }))
+}
+
+fn bash(command: impl Into<String>) -> Step {
+    Step::call("bash", json!({ "command": command.into() }))
+}
+
+/// A worker runs a command, tells of it, and ends.
+fn worker(task: &'static str, command: &'static str) -> (String, Step) {
+    lane(&format!("Your task is {task}."), move |said, _| match said {
+        0 => bash(command).saying(format!("I begin {task}.")),
+        1 => walkthrough("completed", json!({ "risks": ["parts/t1.txt may be missing"] })),
+        _ => Step::text("Done."),
+    })
+}
+
+/// The story's model: eight tasks, two refineries, one conflict, one change of the plan, and perhaps one silence.
+fn story(silent: bool) -> Script {
+    let commit = "git add --all && git commit --quiet -m";
+    let part = |task: &'static str| -> &'static str {
+        Box::leak(format!("mkdir -p parts && echo {task} > parts/{task}.txt && {commit} 'Add {task}'").into_boxed_str())
+    };
+    let lanes = [
+        worker("t1", part("t1")),
+        // It leaves its work uncommitted.
+        worker("t2", "mkdir -p parts && echo t2 > parts/t2.txt && echo two >> list.txt"),
+        worker("t3", "mkdir -p parts && echo t3 > parts/t3.txt && echo three >> list.txt && git commit -qam 'List three' && git add -A && git commit -qm 'Add t3'"),
+        lane("Your task is t4.", move |said, first| match said {
+            0 if silent && first.contains("forge/t4/1") => Step::text("Hm").fault(Fault::StallAfter(1)),
+            0 => bash(part("t4")),
+            1 => walkthrough("completed", json!({})),
+            _ => Step::text("Done."),
+        }),
+        refinery("r1", &["t1", "t2", "t3", "t4"], true),
+        worker("t5", part("t5")),
+        worker("t6", part("t6")),
+        worker("t7", part("t7")),
+        worker("t8", "test -f parts/t5.txt && echo t8 > parts/t8.txt"),
+        worker("t9", part("t9")),
+        refinery("r2", &["t6", "t7", "t8"], false),
+        lane("Merging the branch", |said, _| match said {
+            0 => bash("grep -v -e '^<<<<<<<' -e '^=======' -e '^>>>>>>>' list.txt | sort > list.new; mv list.new list.txt"),
+            _ => Step::text("Kept both lines."),
+        }),
+        lane("A run is under way", |_, _| Step::text(json!({
+            "addedNodes": [{ "id": "t9", "type": "task", "agentType": 1, "dependencies": ["r1"] }],
+            "addedEdges": [{ "from": "t9", "to": "r2" }],
+            "tasks": { "t9": document("t9", "1", &["r1"]) },
+        }).to_string())),
+    ];
+    lanes.into_iter().fold(Script::default(), |script, (words, step)| script.lane(&words, [step]))
+}
+
+/// A refinery merges, mends what conflicts, tests, and one asks for more.
+fn refinery(task: &'static str, sources: &'static [&'static str], asks: bool) -> (String, Step) {
+    let step = Step::by(move |request| {
+        let messages = request["messages"].as_array().cloned().unwrap_or_default();
+        let first = messages.iter().find(|it| it["role"] == "user").map(|it| it["content"].to_string());
+        let first = first.unwrap_or_default();
+        let branch = |task: &str| branch_of(&first, task);
+        let all: Vec<String> = sources.iter().map(|it| branch(it)).chain(branch_if(&first, "t9")).collect();
+        let merge = || Step::call("merge_branches", json!({ "sourceBranches": all, "targetBranch": branch(task) }));
+        let last = messages.last().map(|it| it["content"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+        let has_called = |name: &str| request["messages"].to_string().contains(&format!("\"name\":\"{name}\""));
+        if !has_called("merge_branches") {
+            return merge();
+        }
+        if last.contains("\"conflicts\"") {
+            let told: Value = serde_json::from_str(&last).unwrap();
+            let args = json!({ "conflictFiles": told["conflicts"], "sourceBranch": told["branch"], "targetBranch": branch(task) });
+            return Step::call("fix_conflict", args);
+        }
+        if last.contains("agentId") {
+            return merge();
+        }
+        if last == r#"{"success":true}"# {
+            return Step::call("run_tests", json!({ "command": "sh test.sh" }));
+        }
+        if asks && !has_called("emit_cr") {
+            assert!(last.contains("\"passed\":true"), "{last}");
+            let why = json!({ "title": "A ninth part", "description": "It is missing.", "reason": "Nobody wrote it." });
+            return Step::call("emit_cr", why);
+        }
+        if !has_called("emit_walkthrough") {
+            return walkthrough("completed", json!({ "confidence": 0.5, "followups": ["Fix the names"] }));
+        }
+        Step::text("Merged.")
+    });
+    (format!("Your task is {task}: merge"), step.times(u32::MAX))
+}
+
+/// The branch of a task that a refinery was told of.
+fn branch_if(words: &str, task: &str) -> Option<String> {
+    let start = words.find(&format!("forge/{task}/"))?;
+    Some(words[start..].chars().take_while(|it| it.is_ascii_alphanumeric() || *it == '/').collect())
+}
+
+fn branch_of(words: &str, task: &str) -> String {
+    branch_if(words, task).unwrap_or_else(|| panic!("no branch of {task} in {words}"))
+}
+
+fn document(id: &str, kind: &str, dependencies: &[&str]) -> String {
+    format!(
+        "---\nid: {id}\ntitle: Part {id}\ntype: {kind}\ndependencies: {}\nacceptance_criteria:\n  - it is there\n\
+         estimated_complexity: small\n---\n## Description\nWrite the part.\n## Context\nA list of parts.\n## Instructions\nWrite it.\n",
+        json!(dependencies)
+    )
+}
+
+/// A repository with a first commit, and the plan beside it.
+fn repository(desk: &Desk) {
+    desk.put("work/list.txt", "one\n").put("work/README", "Parts.\n");
+    desk.put("work/test.sh", "set -e\nfor f in parts/*.txt; do test \"$(cat $f)\" = \"$(basename $f .txt)\"; done\n! grep '^<<<' list.txt\n");
+    git(desk, &["init", "--quiet", "--initial-branch=main"]);
+    git(desk, &["add", "--all"]);
+    git(desk, &["-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "Begin"]);
+    let mut nodes = Vec::new();
+    let plan: [(&str, &str, &[&str]); 10] = [
+        ("t1", "1", &[]),
+        ("t2", "2", &[]),
+        ("t3", "1", &[]),
+        ("t4", "3", &[]),
+        ("r1", "refinery", &["t1", "t2", "t3", "t4"]),
+        ("t5", "1", &["r1"]),
+        ("t6", "1", &["r1"]),
+        ("t7", "2", &["r1"]),
+        ("t8", "1", &["t5"]),
+        ("r2", "refinery", &["t6", "t7", "t8"]),
+    ];
+    for (id, kind, dependencies) in plan {
+        desk.put(&format!("plan/tasks/{id}.md"), &document(id, kind, dependencies));
+        let what = if kind == "refinery" { "refinery" } else { "task" };
+        let kind = kind.parse::<u8>().map_or_else(|_| json!(kind), |it| json!(it));
+        nodes.push(json!({ "id": id, "type": what, "agentType": kind, "dependencies": dependencies }));
+    }
+    desk.put("plan/dag.json", &json!({ "runId": "story", "nodes": nodes }).to_string());
+}
+
+fn git(desk: &Desk, args: &[&str]) -> String {
+    let done = Command::new("git").args(args).current_dir(desk.path("work")).env("HOME", desk.path("home")).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// The record of the run, whose numbers have no gap.
+fn events(desk: &Desk) -> Vec<Value> {
+    let text = desk.get("work/.forge/runs/story/events.ndjson");
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<u64> = events.iter().map(|it| it["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
+    for event in &events {
+        let keys: BTreeSet<&str> = event.as_object().unwrap().keys().map(String::as_str).collect();
+        let all = BTreeSet::from(["eventId", "seq", "timestamp", "type", "runId", "taskId", "attemptId", "data"]);
+        assert!(keys.is_subset(&all) && event["runId"] == "story" && event["data"].is_object(), "{event}");
+    }
+    events
+}
+
+/// Nothing is left: no work tree, no process, no lock.
+fn nothing_is_left(desk: &Desk) {
+    let left: Vec<_> = fs::read_dir(desk.path("work/.forge/worktrees")).unwrap().flatten().map(|it| it.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let here = desk.path("").display().to_string();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let found = processes(&here);
+        if found.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{found:?}");
+        std::thread::yield_now();
+    }
+    let locks = Command::new("find").args([&here, "-name", "*.lock", "-path", "*/.git/*"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&locks.stdout), "");
+}
+
+/// Processes that work beneath a folder.
+fn processes(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten().filter(|it| it.file_name().to_string_lossy().parse::<u32>().is_ok()) {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let dir = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        if line.contains(folder) || dir.starts_with(folder) {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// What every ending of the story has in common.
+fn well_ended(desk: &Desk) -> String {
+    let parts: Vec<String> = (1..=9).map(|at| format!("parts/t{at}.txt")).collect();
+    let files = git(desk, &["ls-tree", "-r", "--name-only", "main", "--", "parts"]);
+    assert_eq!(files.lines().collect::<Vec<_>>(), parts);
+    assert_eq!(desk.get("work/list.txt"), "one\nthree\ntwo\n");
+    let tested = Command::new("sh").arg("test.sh").current_dir(desk.path("work")).output().unwrap();
+    assert!(tested.status.success());
+    assert_eq!(git(desk, &["status", "--porcelain"]), "");
+    let state: Value = serde_json::from_str(&desk.get("work/.forge/artifacts/story/run-state.json")).unwrap();
+    assert_eq!((&state["status"], &state["completedTasks"]), (&json!("completed"), &json!(11)));
+    let events = events(desk);
+    let mut merged: BTreeMap<String, u64> = BTreeMap::new();
+    for event in &events {
+        let (data, seq) = (&event["data"], event["seq"].as_u64().unwrap());
+        if event["type"] == "tool.call" && data["args"]["status"] == "MERGED" {
+            merged.entry(data["args"]["taskId"].as_str().unwrap().to_owned()).or_insert(seq);
+        }
+        if event["type"] == "task.started" {
+            let task = data["taskId"].as_str().unwrap();
+            assert!(!merged.contains_key(task), "{task} was begun again after it was merged");
+        }
+    }
+    assert_eq!(merged.len(), 11);
+    nothing_is_left(desk);
+    git(desk, &["rev-parse", "main^{tree}"])
+}
+
+#[test]
+fn a_plan_becomes_a_merged_main() {
+    let model = Model::of(story(true));
+    let desk = model.desk();
+    repository(&desk);
+    let ran = desk.run(&["forge", "run", "../plan", "--stale-after", "4"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}\n{}", ran.out, desk.get("work/.forge/runs/story/events.ndjson"));
+    assert!(ran.out.ends_with("story: completed, 11 of 11 merged\n"), "{}", ran.out);
+    well_ended(&desk);
+    assert_eq!(model.violations(), Vec::<String>::new());
+
+    let events = events(&desk);
+    let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|it| it["type"] == kind).map(|it| &it["data"]).collect() };
+    assert_eq!(of("task.stale").iter().map(|it| it["taskId"].as_str().unwrap()).collect::<Vec<_>>(), ["t4"]);
+    assert_eq!(of("task.retried"), [&json!({ "taskId": "t4", "attemptId": "2", "branch": "forge/t4/2" })]);
+    assert_eq!(of("cr.emitted"), [&json!({ "crId": "cr-001", "title": "A ninth part", "emittedBy": "story-r1-1" })]);
+    assert_eq!(of("run.completed").len(), 1);
+    assert_eq!(of("refinery.merged").len(), 2);
+    let log = git(&desk, &["log", "--format=%s", "main"]);
+    for line in [
+        "Add t1",
+        "forge(t2): take over the work of attempt 1",
+        "List three",
+        "Merge branch 'forge/t3/1' into forge/r1/1",
+        "Add t9",
+        "Begin",
+    ] {
+        assert!(log.lines().any(|it| it == line), "{line} is not in\n{log}");
+    }
+    let status = desk.run(&["forge", "status", "story"]);
+    assert!(status.out.starts_with("story: completed, 11 of 11 merged\n  MERGED      t1  (type 1)\n"), "{}", status.out);
+}
+
+/// A number from a seed: xorshift.
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+#[test]
+fn an_executor_that_is_killed_is_followed_by_another() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse().ok());
+    let kills: u64 = number("HELVE_KILLS").unwrap_or(8);
+    let mut seed: u64 = number("HELVE_SEED").unwrap_or(0x9e37_79b9_7f4a_7c15);
+    let (mut killed, mut trees) = (0, BTreeSet::new());
+    while killed < kills {
+        let model = Model::of(story(false));
+        let desk = model.desk();
+        repository(&desk);
+        for _ in 0..kills.min(8) + 1 {
+            let what = if desk.path("work/.forge/artifacts/story/dag.json").exists() { "story" } else { "../plan" };
+            let mut command = desk.command(&["forge", "run", what]);
+            let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let end = Instant::now() + Duration::from_millis(next(&mut seed) % 4_000);
+            let mut ended = None;
+            while ended.is_none() && (killed >= kills || Instant::now() < end) {
+                std::thread::sleep(Duration::from_millis(5));
+                ended = child.try_wait().unwrap();
+            }
+            if let Some(status) = ended {
+                let said = child.wait_with_output().unwrap().stderr;
+                assert!(status.success(), "{}", String::from_utf8_lossy(&said));
+                break;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            killed += 1;
+        }
+        let ran = desk.run(&["forge", "run", "story"]);
+        assert_eq!(ran.code, 0, "after {killed} kills: {}{}", ran.out, ran.err);
+        trees.insert(well_ended(&desk));
+    }
+    assert_eq!(trees.len(), 1, "every ending is the same");
+}
