@@ -15,7 +15,7 @@ use crate::{measure::Effort, report::Report};
 const HELP: &str = "\
 Usage: bench/run [--only GROUP[,GROUP]] [--like TEXT] [--quick] [--calm] [--helve PATH] [--out DIR]
 
-  --only GROUP   engine, files, search, patch, exec, mcp, memory, schedules or forge; all of them when left out
+  --only GROUP   engine, files, search, patch, exec, mcp, memory, schedules, forge or web; all of them when left out
   --like TEXT    only comparisons with this text in their name
   --quick        fewer pairs and smaller trees: to see that it runs, not for figures
   --calm         before all other work of the machine; needs root
@@ -33,6 +33,7 @@ struct Wishes {
 
 fn main() -> ExitCode {
     helve_hosts::inner_stage();
+    helve_web::child_stage();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
         Some("echo") => groups::echo(),

@@ -97,14 +97,14 @@ impl Place {
 }
 
 /// A process that answers lines with lines.
-struct Peer {
+pub(super) struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Peer {
-    fn start(command: &mut Command) -> Result<Self> {
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().context("no output")?);
@@ -118,7 +118,7 @@ impl Peer {
     }
 
     /// Sends a line and waits for one.
-    fn ask(&mut self, message: &Value) -> Result<String> {
+    pub(super) fn ask(&mut self, message: &Value) -> Result<String> {
         self.tell(message)?;
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -128,7 +128,7 @@ impl Peer {
     }
 
     /// A client's first words, up to the list of tools.
-    fn listed(&mut self) -> Result<Value> {
+    pub(super) fn listed(&mut self) -> Result<Value> {
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": { "name": "bench", "version": "1" } });
         self.ask(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))?;

@@ -9,6 +9,7 @@ mod memory;
 mod patch;
 mod schedules;
 mod search;
+mod web;
 
 pub(crate) use mcp::echo;
 
@@ -20,7 +21,7 @@ use crate::report::Report;
 type Group = fn(&mut Report) -> Result<()>;
 
 /// All groups, in the order in which they run.
-pub(crate) const ALL: [(&str, Group); 9] = [
+pub(crate) const ALL: [(&str, Group); 10] = [
     ("engine", engine::run),
     ("files", files::run),
     ("search", search::run),
@@ -30,4 +31,5 @@ pub(crate) const ALL: [(&str, Group); 9] = [
     ("memory", memory::run),
     ("schedules", schedules::run),
     ("forge", forge::run),
+    ("web", web::run),
 ];

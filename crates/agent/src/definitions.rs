@@ -11,7 +11,7 @@ const DROPPED: [&str; 8] = ["$schema", "$id", "$defs", "definitions", "$comment"
 
 /// The tools of an engine, in its order.
 pub fn of(engine: &Engine) -> Vec<Value> {
-    engine.specs().map(|spec| definition(spec)).collect()
+    engine.specs().map(|spec| definition(&spec)).collect()
 }
 
 /// One tool.

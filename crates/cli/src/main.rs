@@ -7,9 +7,11 @@ mod crew;
 mod fault;
 mod knobs;
 mod modules;
+mod notify;
 mod outside;
 mod plugins;
 mod print;
+mod recall;
 mod setup;
 mod shell;
 mod state;
@@ -33,6 +35,7 @@ Examples:
   helve call Read '{\"file_path\":\"/etc/hostname\"}' --workspace /etc
   helve call Bash '{\"command\":\"ls\"}'     run a command in the sandbox
   helve mcp --dialect solo                 serve the tools to an agent over MCP
+  helve serve                              a page, an API, MCP and schedules in one process
   helve doctor                             what works on this machine";
 
 /// The tool layer for LLM agents: five dialects, one engine, a sandbox the kernel enforces.
@@ -56,6 +59,7 @@ enum Command {
     #[command(hide = true)]
     PlanBash(commands::plan_bash::Args),
     Mcp(commands::mcp::Args),
+    Serve(commands::serve::Args),
     Doctor(commands::doctor::Args),
     Config(commands::config::Args),
     Docs(commands::docs::Args),
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Command::Batch(args) => args.run(),
         Command::PlanBash(args) => args.run(),
         Command::Mcp(args) => args.run(),
+        Command::Serve(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),
         Command::Docs(args) => args.run(),

@@ -4,14 +4,16 @@ use std::{
     collections::{BTreeMap, HashSet},
     env,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use helve_contract::Entry;
-use helve_engine::Dialect;
+use helve_engine::{Dialect, Engine};
+use helve_hosts::leashed;
 use helve_mcp::client::{self, Folders, Servers, Status, Transport};
 use serde_json::{Map, Value};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::{config::Settings, print, remark, state};
 
@@ -90,23 +92,57 @@ fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
         && (tool.contains("McpResource") || tool.starts_with(&format!("mcp__{clean}__")))
 }
 
+/// Keeps an engine's tools from outside in step with the servers: they may come late, and change what they offer. A
+/// server that is away for a moment keeps its tools; a tool that changed stays out until it is approved.
+pub(crate) fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, servers: Servers, runtime: &Handle) {
+    let engine = Arc::downgrade(engine);
+    let mut news = servers.news();
+    let mut told: HashSet<String> = servers.left_out().into_iter().map(|it| it.why).collect();
+    runtime.spawn(async move {
+        while news.changed().await.is_ok() {
+            let Some(engine) = engine.upgrade() else { break };
+            let mut entries = fixed.clone();
+            entries.extend(servers.lasting_entries());
+            let (free, _) = apart(&dialect, entries);
+            if let Err(error) = engine.replace_outside(free) {
+                remark!("helve: the tools of MCP servers stay as they were: {}", print::harmless(&error.to_string()));
+            }
+            for left in servers.left_out() {
+                if told.insert(left.why.clone()) {
+                    let why = print::harmless(&left.why);
+                    remark!("helve: {} of the MCP server {} is left out: {why}", left.tool, left.server);
+                }
+            }
+        }
+    });
+}
+
 /// The tools that servers and plugins bring, without those whose name is taken.
 pub(crate) fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+    let (free, taken) = apart(dialect, entries);
+    for name in taken {
+        remark!("helve: the tool {name} from outside is left out: there is one of that name");
+    }
+    free
+}
+
+/// The tools whose name is free, and the names of the others.
+fn apart(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> (Vec<Entry>, Vec<String>) {
     let names = |entry: &Entry| -> Vec<String> {
         std::iter::once(&entry.spec.name).chain(&entry.spec.aliases).cloned().collect()
     };
     let mut taken: HashSet<String> = dialect.tools.iter().flat_map(names).collect();
-    let mut free = Vec::new();
+    let (mut free, mut others) = (Vec::new(), Vec::new());
     for entry in entries {
         let own = names(&entry);
         if own.iter().any(|name| taken.contains(name)) {
-            remark!("helve: the tool {} from outside is left out: there is one of that name", entry.spec.name);
+            others.push(entry.spec.name.clone());
             continue;
         }
         taken.extend(own);
         free.push(entry);
     }
-    free
+    (free, others)
 }
 
 /// A server as it is configured. The shape was checked when the settings were read.
@@ -122,7 +158,8 @@ fn read(settings: &Settings, name: &str, told: &Map<String, Value>, state: &Path
                 Some(cwd) => PathBuf::from(cwd),
                 None => own_folder(state, name)?,
             };
-            Transport::Stdio { command, args: list("args"), env: filled(told.get("env"))?, cwd: Some(cwd) }
+            let (command, args) = leashed(&command, &list("args"), &cwd);
+            Transport::Stdio { command, args, env: filled(told.get("env"))?, cwd: Some(cwd) }
         }
         (None, Some(url)) => {
             let headers = filled(told.get("headers"))?;

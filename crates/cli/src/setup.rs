@@ -16,18 +16,18 @@ use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule,
 use helve_mcp::client::Servers;
 use helve_store::Sqlite;
 use tokio::{
-    runtime::{self, Runtime},
+    runtime::{self, Handle, Runtime},
     signal::unix::{SignalKind, signal},
 };
 
 use crate::{
-    commands::schedule,
     channels,
+    commands::schedule,
     config::{Origin, Settings},
     fault::Fault,
     modules,
     outside::{self, Wanted},
-    plugins, remark,
+    plugins, recall, remark,
     shell::{self, Folders},
     state,
 };
@@ -187,7 +187,11 @@ pub(crate) fn open(
         Purpose::Serve(_) => state::random_id()?,
     };
     let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
-    let room = room(settings, &state, Wish { run: run.clone(), top: None, reading: dialect.reading, lasting, reads: Vec::new() })?;
+    let room = room(
+        settings,
+        &state,
+        Wish { run: run.clone(), top: None, reading: dialect.reading, lasting, reads: Vec::new() },
+    )?;
     let wanted = match &purpose {
         Purpose::Call(Some(tool)) => Wanted::For(tool),
         Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
@@ -209,6 +213,9 @@ pub(crate) fn open(
         .scrub(scrub(settings));
     let engine = Arc::new(finish(builder)?);
     imports.record.goes_to(&engine);
+    if matches!(purpose, Purpose::Serve(_)) {
+        imports.follow(&engine, dialect, runtime.handle());
+    }
     Ok(Place { engine, session: Arc::new(session), servers: imports.servers, _leftovers: room.leftovers })
 }
 
@@ -307,6 +314,16 @@ impl Imports {
         }
         tools
     }
+
+    /// Keeps the tools of an engine in step with the servers they come from.
+    pub(crate) fn follow(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
+        let Some(servers) = self.servers.clone() else { return };
+        let mut fixed = self.tools.clone();
+        if dialect.name == "claude" {
+            fixed.extend(servers.resource_entries());
+        }
+        outside::follow(engine, dialect, fixed, servers, runtime);
+    }
 }
 
 /// Starts what brings tools from outside.
@@ -345,7 +362,7 @@ pub(crate) fn draft(dialect: &str, id: &str) -> Option<Arc<Session>> {
 /// Where conversations, notes and schedules are kept.
 pub(crate) fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
     let file = settings.text("store.file").map_or_else(|| state.join("helve.db"), PathBuf::from);
-    Arc::new(Sqlite::at(file))
+    Arc::new(Sqlite::at(file).with_memory(recall::memory(settings)))
 }
 
 pub(crate) fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
@@ -443,13 +460,9 @@ fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
 
 /// What is asked before a call. A call by the user's own hand asks nothing, unless the same hand set a mode.
 fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
-    let by_flag = settings
-        .all()
-        .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
     let configured = mode(settings);
     let mode = match (purpose, configured) {
-        (Purpose::Call(_), Some(mode)) if by_flag => mode,
-        (Purpose::Call(_), _) => Mode::Open,
+        (Purpose::Call(_), _) => mode_by_hand(settings),
         (Purpose::Serve(_), Some(mode)) => mode,
         // Whoever starts a server asks his user himself; deny rules, path rules and the walls hold either way.
         (Purpose::Serve(_), None) => Mode::Open,
@@ -459,6 +472,14 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
         Purpose::Serve(approver) => gate.approver(approver.clone()),
         Purpose::Call(_) => gate,
     })
+}
+
+/// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
+pub(crate) fn mode_by_hand(settings: &Settings) -> Mode {
+    let by_flag = settings
+        .all()
+        .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
+    mode(settings).filter(|_| by_flag).unwrap_or(Mode::Open)
 }
 
 /// A gate with the rules of the settings.

@@ -13,7 +13,9 @@ use helve_contract::{
     serde_json::Value,
 };
 use helve_engine::{Dialect, NameList, PROTECTED, is_homely};
-use helve_hosts::{Allowed, Docker, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted};
+use helve_hosts::{
+    Allowed, Docker, Limits, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted,
+};
 use helve_tools::shell::{Run, RunOut};
 use helve_web::{
     guard::Guard,
@@ -138,8 +140,18 @@ fn wishes(settings: &Settings) -> SandboxSettings {
             Some("allowlist") => Net::Listed,
             _ => Net::Off,
         },
+        limits: limits(settings),
         ..SandboxSettings::default()
     }
+}
+
+/// What commands may use. A setting of 0 lifts the limit of memory.
+fn limits(settings: &Settings) -> Limits {
+    if !settings.is_set("sandbox.memory_mb") {
+        return Limits::of_this_machine();
+    }
+    let most = settings.number("sandbox.memory_mb");
+    Limits { memory_of_all: (most > 0).then_some(most << 20), ..Limits::default() }
 }
 
 /// The path rules that a wall can hold, and those that it cannot: patterns, and what may not even be read.

@@ -15,8 +15,9 @@ use helve_contract::{
     Access, Error, Result, Session,
     ports::{Agents, Nobody, Store, User},
 };
-use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, ModeSwitch, Spill};
+use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
 use helve_mcp::client::Servers;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -27,6 +28,7 @@ use crate::{
     setup::{self, Imports, Room, Wish},
     state,
     undo::{Memory, Remembering},
+    web,
 };
 
 /// How long a person may think about an approval.
@@ -41,6 +43,7 @@ pub(crate) struct Bench {
     _yard: Room,
     store: Arc<dyn Store>,
     person: OnceLock<Somebody>,
+    ear: OnceLock<Ear>,
     agents: Mutex<Option<Arc<dyn Agents>>>,
     mode: ModeSwitch,
     memory: Arc<Memory>,
@@ -58,6 +61,9 @@ pub(crate) struct Somebody {
     /// Who allows a call; `None`: what would be asked is denied.
     pub(crate) approver: Option<Arc<dyn Approver>>,
 }
+
+/// Hears of every call, and in which dialect it is.
+pub(crate) type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
 
 /// What was made for a conversation, as long as the program runs.
 struct Made {
@@ -81,6 +87,7 @@ impl Bench {
             imports,
             _yard: yard,
             person: OnceLock::new(),
+            ear: OnceLock::new(),
             agents: Mutex::default(),
             made: Mutex::default(),
             rooms: Mutex::default(),
@@ -124,6 +131,11 @@ impl Bench {
     /// Says whom the conversations are with; before that, nobody can be asked.
     pub(crate) fn meet(&self, somebody: Somebody) {
         _ = self.person.set(somebody);
+    }
+
+    /// Says who hears of the calls of conversations that are opened from now on.
+    pub(crate) fn listen(&self, ear: Ear) {
+        _ = self.ear.set(ear);
     }
 
     /// Says who keeps the other agents of conversations from now on.
@@ -201,6 +213,10 @@ impl Bench {
         let host = Arc::new(Remembering::new(room.host.clone(), self.memory.clone()));
         let mut ports = setup::ports(&self.settings, &self.state, host, room.tasks.clone());
         ports.store = self.store.clone();
+        // Without an endpoint nobody answers at all, and pages are read by their words.
+        if let Some(small) = self.settings.text("model.small").and_then(|name| self.model(Some(name)).ok()) {
+            ports.web = web::read_by(small, ports.web);
+        }
         let usual = self.agents.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(agents) = need.agents.clone().or(usual) {
             ports.agents = agents;
@@ -224,9 +240,12 @@ impl Bench {
         named_in(&mut session, need);
 
         let imports = outside::free(&dialect, self.imports.entries(&dialect));
-        let builder = imports.into_iter().fold(setup::chosen(&self.settings, dialect), Builder::tool);
+        let builder = imports.into_iter().fold(setup::chosen(&self.settings, dialect.clone()), Builder::tool);
         let engine = self.built(builder, need, gate, &room.spill)?;
         self.imports.record.goes_to(&engine);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.imports.follow(&engine, dialect, &runtime);
+        }
         let made = Made { engine: Arc::downgrade(&engine), spill: room.spill.clone() };
         self.made().insert(need.id.clone(), made);
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
@@ -242,7 +261,7 @@ impl Bench {
         let above = above.ok_or_else(|| Fault::failed(format!("the conversation {} is not open here", parent.id)))?;
         let mut dialect = named(need.dialect.as_deref().unwrap_or(above.dialect().name))?;
         // What the parent's role and settings leave out, its child does not have either, by whatever name.
-        let names: HashSet<&str> = above.specs().map(|spec| spec.name.as_str()).collect();
+        let names: HashSet<String> = above.specs().map(|spec| spec.name.clone()).collect();
         let tools: HashSet<_> = above.specs().filter_map(|spec| above.get(&spec.name)?.tool()).collect();
         dialect.tools.retain(|entry| {
             names.contains(entry.spec.name.as_str()) || entry.tool().is_some_and(|tool| tools.contains(tool))
@@ -282,7 +301,15 @@ impl Bench {
     /// Where the calls of a conversation are recorded: in a planned run all in one file, by task and attempt.
     fn events(&self, need: &Need) -> Result<Events, Fault> {
         let (Some(file), Some(errand)) = (&need.record, &need.errand) else {
-            return setup::events(&self.settings, &self.state, folder_name(&need.id)?, true);
+            let events = setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?;
+            let Some(ear) = self.ear.get().cloned() else { return Ok(events) };
+            let dialect = need.dialect.clone().unwrap_or_else(|| self.settings.dialect().to_owned());
+            let listener: Listener = Arc::new(move |event| ear(&dialect, event));
+            return Ok(if events.is_on() {
+                events.also(listener)
+            } else {
+                Events::callback(need.id.clone(), listener)
+            });
         };
         let events = Events::file(file, &errand.run)?;
         Ok(match &errand.task {

@@ -115,6 +115,24 @@ impl Session {
         }
     }
 
+    /// The same session in another workspace, such as a smaller one. Commands start at its top.
+    #[must_use]
+    pub fn within(&self, workspace: Workspace) -> Self {
+        Self {
+            id: self.id.clone(),
+            user: self.user.clone(),
+            agent: self.agent.clone(),
+            role: self.role.clone(),
+            tolerant: self.tolerant,
+            workspace,
+            ports: self.ports.clone(),
+            errand: self.errand.clone(),
+            draft: self.draft.clone(),
+            scheduling: self.scheduling.clone(),
+            dir: Mutex::new(None),
+        }
+    }
+
     /// The folder that commands start in: the top of the workspace until a command went elsewhere.
     pub fn dir(&self) -> Result<SafePath> {
         let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);

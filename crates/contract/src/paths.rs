@@ -80,13 +80,69 @@ pub struct Workspace {
     roots: Vec<Arc<Root>>,
     rules: Arc<PathRules>,
     reading: Reading,
+    /// Whether what it was narrowed to and what it was have nothing in common.
+    nothing_left: bool,
 }
 
 impl Workspace {
     /// A workspace over these roots; the first is where relative paths start.
     #[must_use]
     pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: Reading) -> Self {
-        Self { roots: roots.into_iter().map(Arc::new).collect(), rules: Arc::new(rules), reading }
+        let roots = roots.into_iter().map(Arc::new).collect();
+        Self { roots, rules: Arc::new(rules), reading, nothing_left: false }
+    }
+
+    /// The same workspace with these folders of its first root in that root's place, and why some of them are not. They
+    /// are absolute and without symbolic links. It only ever becomes smaller: with none of them, no root is left.
+    #[must_use]
+    pub fn narrowed(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
+        let Some(first) = self.roots.first() else { return (self.clone(), Vec::new()) };
+        if folders.iter().any(|folder| first.dir.starts_with(folder)) {
+            return (self.clone(), Vec::new());
+        }
+        let (mut inside, mut ignored) = (Vec::<&Path>::new(), Vec::new());
+        for folder in folders {
+            match self.narrows(first, folder) {
+                Ok(relative) => inside.push(relative),
+                Err(why) => ignored.push(format!("{}: {why}", show(folder))),
+            }
+        }
+        inside.sort_by_key(|relative| relative.components().count());
+        let mut areas: Vec<&Path> = Vec::new();
+        for relative in inside {
+            if !areas.iter().any(|area| relative.starts_with(area)) {
+                areas.push(relative);
+            }
+        }
+        if areas.is_empty() {
+            return (Self { roots: Vec::new(), nothing_left: true, ..self.clone() }, ignored);
+        }
+        let mut rules = PathRules::clone(&self.rules);
+        for area in &areas {
+            rules.add_beneath(area);
+        }
+        let roots = areas.iter().enumerate().map(|(at, area)| {
+            let name = first.name.as_ref().map(|name| if at == 0 { name.clone() } else { format!("{name}{}", at + 1) });
+            let also = first.also.iter().map(|dir| dir.join(area)).collect();
+            Arc::new(Root { name, dir: first.dir.join(area), also, rights: first.rights })
+        });
+        let roots = roots.chain(self.roots.iter().skip(1).cloned()).collect();
+        (Self { roots, rules: Arc::new(rules), ..self.clone() }, ignored)
+    }
+
+    /// Where a folder lies beneath the first root, if that may become a root of its own.
+    fn narrows<'a>(&self, first: &Arc<Root>, folder: &'a Path) -> Result<&'a Path, &'static str> {
+        let relative = folder.strip_prefix(&first.dir).map_err(|_| "outside the workspace")?;
+        let access = if first.rights == Rights::Write { Access::Write } else { Access::Read };
+        if self.safe(first, relative.to_owned(), access).is_err() {
+            return Err("may not be used here");
+        }
+        // Walls know protected places by their path from the root; with another root they would not find them.
+        let hides = self.rules.rests(relative).any(|(rule, _)| rule.denies == Access::Write);
+        if hides || self.roots.iter().skip(1).any(|other| other.dir.starts_with(folder)) {
+            return Err("protected places are in it");
+        }
+        Ok(relative)
     }
 
     /// The roots, in order.
@@ -109,17 +165,20 @@ impl Workspace {
 
     /// The top of the first root.
     pub fn top(&self, access: Access) -> Result<SafePath> {
-        let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
+        let root = self.roots.first().ok_or_else(|| Error::denied(self.nothing()))?;
         self.safe(root, PathBuf::new(), access)
     }
 
     /// A place beneath one of the roots, named by the root's folder: what another machine was told of a path.
     pub fn at(&self, root: &Path, relative: impl Into<PathBuf>, access: Access) -> Result<SafePath> {
         let relative = relative.into();
-        let root = self.roots.iter().find(|it| it.dir == root).ok_or_else(|| self.outside(root))?;
-        if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+        let known = self.roots.iter().find(|it| it.dir == root).map(|it| (it, PathBuf::new()));
+        // A session that was narrowed has a folder of ours for a root.
+        let (root, above) = known.or_else(|| self.real_root(root)).ok_or_else(|| self.outside(root))?;
+        if above.components().chain(relative.components()).any(|part| !matches!(part, Component::Normal(_))) {
             return Err(self.outside(&relative));
         }
+        let relative = if above.as_os_str().is_empty() { relative } else { above.join(relative) };
         self.safe(root, relative, access)
     }
 
@@ -202,7 +261,19 @@ impl Workspace {
         Ok(path)
     }
 
+    fn nothing(&self) -> &'static str {
+        if self.nothing_left {
+            "the folders that are open in the client are not in the workspace, so no files can be reached; \
+             ask the user to open a folder of the workspace, or to start the server with another one"
+        } else {
+            "this session has no workspace"
+        }
+    }
+
     fn outside(&self, path: &Path) -> Error {
+        if self.nothing_left {
+            return Error::denied(self.nothing());
+        }
         let roots: Vec<_> = self.roots.iter().map(|root| self.shown_root(root)).collect();
         Error::denied(format!(
             "{} is outside the workspace; paths must be beneath {}",
@@ -343,6 +414,21 @@ impl PathRules {
         self.0.iter()
     }
 
+    /// Adds the rules as they read from a folder beneath the root.
+    fn add_beneath(&mut self, folder: &Path) {
+        let more: Vec<PathRule> = self.rests(folder).map(|(rule, glob)| PathRule { glob, ..rule.clone() }).collect();
+        self.0.extend(more);
+    }
+
+    /// The rules that reach into a folder beneath the root by its own path, and how they read from there.
+    fn rests(&self, folder: &Path) -> impl Iterator<Item = (&PathRule, Glob)> {
+        let inside = folded(folder);
+        self.0.iter().flat_map(move |rule| {
+            let rests = rule.glob.rests(&inside).into_iter().filter(|rest| *rest != rule.glob.0);
+            rests.map(|rest| (rule, Glob(rest))).collect::<Vec<_>>()
+        })
+    }
+
     /// Why a path beneath a root may not be used so, if it may not.
     #[must_use]
     pub fn denial(&self, relative: &Path, access: Access) -> Option<&str> {
@@ -387,6 +473,30 @@ impl Glob {
     #[must_use]
     pub fn matches(&self, relative: &Path) -> bool {
         self.covers(&folded(relative))
+    }
+
+    /// What is left of the pattern once a path has led into a folder: nothing if it leads elsewhere.
+    fn rests(&self, inside: &[String]) -> Vec<Vec<String>> {
+        fn walk(pattern: &[String], inside: &[String], into: &mut Vec<Vec<String>>) {
+            match (pattern, inside) {
+                (rest, []) => into.push(rest.to_vec()),
+                ([], _) => into.push(vec!["**".into()]),
+                ([first, rest @ ..], [_, others @ ..]) if first == "**" => {
+                    walk(pattern, others, into);
+                    walk(rest, inside, into);
+                }
+                ([first, rest @ ..], [part, others @ ..]) => {
+                    if wild(first.as_bytes(), part.as_bytes()) {
+                        walk(rest, others, into);
+                    }
+                }
+            }
+        }
+        let mut rests = Vec::new();
+        walk(&self.0, inside, &mut rests);
+        rests.sort();
+        rests.dedup();
+        rests
     }
 
     fn covers(&self, parts: &[String]) -> bool {
@@ -628,6 +738,55 @@ mod tests {
             seen(Reading::Virtual, "/vault/key", Access::Write),
             "/vault/key is in a read-only root; write to /shared instead"
         );
+    }
+
+    fn denying(glob: &str, denies: Access) -> PathRule {
+        PathRule { glob: Glob::new(glob), denies, why: "is denied".into() }
+    }
+
+    #[test]
+    fn a_workspace_only_becomes_smaller() {
+        let rules = [denying("a/secret", Access::Read), denying(".git/hooks", Access::Write)];
+        let roots = [Root::writable("/w").named("shared"), Root::readable("/v/x").named("vault")];
+        let whole = Workspace::new(roots, PathRules::new(rules), Reading::Virtual);
+        let narrow = |folders: &[&str]| whole.narrowed(&folders.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let (small, ignored) =
+            narrow(&["/w/a/deep", "/w/a", "/etc", "/w/b", "/w/a/secret", "/w/.git", "/w/.git/hooks"]);
+        let shown: Vec<_> =
+            small.roots().iter().map(|it| format!("{} {}", it.name.clone().unwrap(), it.dir.display())).collect();
+        assert_eq!(shown, ["shared /w/a", "shared2 /w/b", "vault /v/x"]);
+        assert_eq!(
+            ignored,
+            [
+                "/etc: outside the workspace",
+                "/w/a/secret: may not be used here",
+                "/w/.git: protected places are in it",
+                "/w/.git/hooks: may not be used here"
+            ]
+        );
+        let seen = |path: &str| match small.check(Path::new(path), Access::Read, None) {
+            Ok(path) => path.on_host().display().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(seen("/shared/x"), "/w/a/x");
+        assert_eq!(seen("/shared/secret/key"), "/shared/secret/key: is denied");
+        assert_eq!(seen("/vault/x"), "/v/x/x");
+
+        // A folder above changes nothing, and one beside leaves nothing, with words about it.
+        assert_eq!(narrow(&["/", "/w/a"]).0.roots(), whole.roots());
+        let (none, _) = narrow(&["/elsewhere"]);
+        assert!(none.top(Access::Read).unwrap_err().to_string().contains("open a folder of the workspace"));
+        assert!(none.check(Path::new("/shared/x"), Access::Read, None).is_err());
+        assert!(none.check(Path::new("/vault/x"), Access::Read, None).is_err());
+    }
+
+    #[test]
+    fn a_far_host_finds_a_narrowed_root() {
+        let whole = workspace(Reading::Relative);
+        assert_eq!(whole.at(Path::new("/w/proj/a"), "b", Access::Read).unwrap().to_string(), "a/b");
+        assert!(whole.at(Path::new("/w"), "proj", Access::Read).is_err());
+        assert!(whole.at(Path::new("/w/proj/.git"), "config", Access::Write).is_err());
+        assert!(whole.at(Path::new("/w/proj/../x"), "b", Access::Read).is_err());
     }
 
     #[test]

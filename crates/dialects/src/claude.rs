@@ -228,6 +228,7 @@ impl TryFrom<Bash> for shell::Run {
             // A job in the background is ended by TaskStop, or with the session.
             timeout: (!background).then(|| Duration::from_millis(timeout)),
             keep: Keep::Head,
+            keep_dir: true,
             ..Self::default()
         })
     }

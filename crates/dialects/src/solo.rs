@@ -43,10 +43,7 @@ pub fn solo() -> Dialect {
             "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
             "memory_get"        memory::Get => helve_tools::memory::Get, memory::got;
         },
-        roles: &[
-            Role { name: "main", tools: &["*"] },
-            Role { name: "sub", tools: sessions::SUB },
-        ],
+        roles: &[Role { name: "main", tools: &["*"] }, Role { name: "sub", tools: sessions::SUB }],
         default_role: Some("main"),
         reading: Reading::Relative,
         limits: Limits {

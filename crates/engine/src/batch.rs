@@ -40,7 +40,7 @@ impl Engine {
 
     /// Whether a call may run beside others. One that names no tool does nothing at all.
     pub fn runs_beside_others(&self, name: &str) -> bool {
-        self.find(name).is_none_or(|slot| slot.entry.spec.effects.is_read_only())
+        self.table().find(name).is_none_or(|slot| slot.entry.spec.effects.is_read_only())
     }
 }
 

@@ -1,9 +1,13 @@
 //! Putting an engine together: which tools, which gate, where things are written.
 
+use std::sync::Arc;
+
 use helve_contract::Entry;
 use serde_json::{Value, json};
 
-use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, lookup::Names, validate::Schema};
+use tokio::sync::watch;
+
+use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, table::Table, validate::Schema};
 
 /// A tool of an engine, with what is worked out once.
 pub(crate) struct Slot {
@@ -15,8 +19,7 @@ pub(crate) struct Slot {
 pub struct Builder {
     dialect: Dialect,
     role: Option<String>,
-    only: Option<Vec<String>>,
-    without: Vec<String>,
+    wishes: Wishes,
     added: Vec<Added>,
     gate: Option<Gate>,
     events: Events,
@@ -70,8 +73,7 @@ impl Builder {
         Self {
             dialect,
             role: None,
-            only: None,
-            without: Vec::new(),
+            wishes: Wishes::default(),
             added: Vec::new(),
             gate: None,
             events: Events::none(),
@@ -88,8 +90,8 @@ impl Builder {
 
     /// Only these tools, by name or alias; `*` stands for any letters. Said twice, both must name it.
     pub fn only(mut self, names: Vec<String>) -> Self {
-        match &mut self.only {
-            None => self.only = Some(names),
+        match &mut self.wishes.only {
+            None => self.wishes.only = Some(names),
             Some(before) => before.retain(|old| names.iter().any(|new| new == old || glob(new, old))),
         }
         self
@@ -97,7 +99,7 @@ impl Builder {
 
     /// None of these tools, by name or alias; `*` stands for any letters. Beats everything else.
     pub fn without(mut self, names: Vec<String>) -> Self {
-        self.without.extend(names);
+        self.wishes.without.extend(names);
         self
     }
 
@@ -139,28 +141,28 @@ impl Builder {
 
     /// The engine, or what is wrong with the wishes.
     pub fn build(mut self) -> Result<Engine, BuildError> {
-        let role = self.chosen_role()?;
-        let mut slots: Vec<(Slot, bool)> = std::mem::take(&mut self.dialect.tools)
+        self.wishes.role = self.chosen_role()?;
+        let mut own: Vec<Arc<Slot>> = std::mem::take(&mut self.dialect.tools)
             .into_iter()
-            .map(|entry| (Slot { entry, schema: Schema::later() }, false))
+            .map(|entry| Arc::new(Slot { entry, schema: Schema::later() }))
             .collect();
-        for added in std::mem::take(&mut self.added) {
-            place(&mut slots, added)?;
+        let mut added = Vec::new();
+        for Added { entry, replaces } in std::mem::take(&mut self.added) {
+            let slot = Arc::new(outside(entry)?);
+            if replaces {
+                replace(&mut own, &mut added, slot)?;
+            } else {
+                added.push(slot);
+            }
         }
-        self.dialect.tools = slots.iter().map(|(slot, _)| slot.entry.clone()).collect();
-        let all = Names::new(self.dialect.tools.iter().map(|entry| &*entry.spec))?;
-
-        let tools: Vec<Slot> = slots
-            .into_iter()
-            .filter(|(slot, own)| self.wanted(&slot.entry, *own, role.as_ref()))
-            .map(|(slot, _)| slot)
-            .collect();
-        let names = Names::new(tools.iter().map(|slot| &*slot.entry.spec))?.among(all);
+        self.dialect.tools = own.iter().chain(&added).map(|slot| slot.entry.clone()).collect();
+        let table = Table::new(&own, added, &self.wishes)?;
         Ok(Engine {
             gate: self.gate.unwrap_or_else(|| Gate::new(self.dialect.mode)),
             dialect: self.dialect,
-            tools,
-            names,
+            own,
+            wishes: self.wishes,
+            table: watch::Sender::new(Arc::new(table)),
             events: self.events,
             spill: self.spill,
             scrub: self.scrub,
@@ -176,27 +178,40 @@ impl Builder {
             known: self.dialect.roles.iter().map(|role| role.name).collect(),
         })
     }
+}
 
-    fn wanted(&self, entry: &Entry, own: bool, role: Option<&Role>) -> bool {
+/// Which of all tools a session has.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    role: Option<Role>,
+    only: Option<Vec<String>>,
+    without: Vec<String>,
+}
+
+impl Wishes {
+    /// Whether this tool is wanted. What was added is there in every role.
+    pub(crate) fn want(&self, entry: &Entry, added: bool) -> bool {
         let named = |patterns: &[String]| patterns.iter().any(|pattern| names(pattern, entry));
-        let in_role = own || role.is_none_or(|role| role.tools.iter().any(|pattern| names(pattern, entry)));
-        in_role && self.only.as_deref().is_none_or(named) && !named(&self.without)
+        let in_role = |role: &Role| role.tools.iter().any(|pattern| names(pattern, entry));
+        (added || self.role.as_ref().is_none_or(in_role))
+            && self.only.as_deref().is_none_or(named)
+            && !named(&self.without)
     }
 }
 
-/// Puts a tool from outside into the table: at the end, or where the one was that it replaces.
-fn place(slots: &mut Vec<(Slot, bool)>, added: Added) -> Result<(), BuildError> {
-    let entry = added.entry.with(|spec| rooted(&mut spec.schema));
+/// A tool from outside, with a schema that compiles.
+pub(crate) fn outside(entry: Entry) -> Result<Slot, BuildError> {
+    let entry = entry.with(|spec| rooted(&mut spec.schema));
     let schema =
         Schema::now(&entry.spec.schema).map_err(|why| BuildError::BadSchema { tool: entry.spec.name.clone(), why })?;
-    let slot = Slot { entry, schema };
-    if !added.replaces {
-        slots.push((slot, true));
-        return Ok(());
-    }
-    let old = slots.iter_mut().find(|(old, _)| old.entry.spec.name == slot.entry.spec.name);
-    let old = old.ok_or_else(|| BuildError::NothingToReplace(slot.entry.spec.name.clone()))?;
-    old.0 = slot;
+    Ok(Slot { entry, schema })
+}
+
+/// Puts a tool where the one of the same name is.
+fn replace(own: &mut [Arc<Slot>], added: &mut [Arc<Slot>], slot: Arc<Slot>) -> Result<(), BuildError> {
+    let old = own.iter_mut().chain(added).find(|old| old.entry.spec.name == slot.entry.spec.name);
+    let Some(old) = old else { return Err(BuildError::NothingToReplace(slot.entry.spec.name.clone())) };
+    *old = slot;
     Ok(())
 }
 

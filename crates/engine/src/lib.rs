@@ -17,6 +17,7 @@ mod prepare;
 pub mod repair;
 mod scrub;
 mod spill;
+mod table;
 mod validate;
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use anyhow::anyhow;
 use futures::FutureExt;
 use helve_contract::{Call, Entry, Error, Reply, Result, Spec};
 use serde_json::Value;
+use tokio::sync::watch;
 
 pub use batch::Request;
 pub use builder::{BuildError, Builder};
@@ -36,20 +38,41 @@ pub use policy::*;
 pub use scrub::Scrub;
 pub use spill::Spill;
 
-use builder::Slot;
+use builder::{Slot, Wishes};
 use limits::Kept;
-use lookup::Names;
 use prepare::Ready;
+use table::Table;
 
 /// A dialect's tools behind one door. Made once, shared behind an `Arc`.
 pub struct Engine {
     dialect: Dialect,
-    tools: Vec<Slot>,
-    names: Names,
+    /// The dialect's own tools, which stay.
+    own: Vec<Arc<Slot>>,
+    wishes: Wishes,
+    table: watch::Sender<Arc<Table>>,
     gate: Gate,
     events: Events,
     spill: Option<Spill>,
     scrub: Scrub,
+}
+
+/// Waits for changes of the tools.
+pub struct News(watch::Receiver<Arc<Table>>);
+
+impl News {
+    /// Waits until the tools are others than when this was last asked; `false` if the engine is gone.
+    pub async fn changed(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+
+    /// Whether the tools are others than when this was last asked, without waiting.
+    pub fn is_any(&mut self) -> bool {
+        let any = self.0.has_changed().unwrap_or(false);
+        if any {
+            self.0.mark_unchanged();
+        }
+        any
+    }
 }
 
 /// The arguments of a call: as they came from a model's stream, or already parsed.
@@ -101,18 +124,41 @@ impl Engine {
     }
 
     /// The tools of this session, in the order in which the model sees them.
-    pub fn specs(&self) -> impl Iterator<Item = &Arc<Spec>> {
-        self.tools.iter().map(|slot| &slot.entry.spec)
+    pub fn specs(&self) -> impl Iterator<Item = Arc<Spec>> {
+        self.table().specs().cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// The tool of this name or alias, if this session has it.
-    pub fn get(&self, name: &str) -> Option<&Entry> {
-        self.names.exact(name).map(|at| &self.tools[at].entry)
+    pub fn get(&self, name: &str) -> Option<Entry> {
+        self.table().exact(name).map(|slot| slot.entry.clone())
+    }
+
+    /// These tools from outside in place of all that there were, by the same role and wishes. Calls under way go on with
+    /// what they began with. Answers whether a model sees a difference; if so, [`Engine::news`] tells it.
+    pub fn replace_outside(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {
+        let table = Arc::new(Table::with(&self.own, entries, &self.wishes)?);
+        let news = !table.tells_the_same(&self.table());
+        self.table.send_if_modified(|now| {
+            *now = table;
+            news
+        });
+        Ok(news)
+    }
+
+    /// Tells when the tools change.
+    pub fn news(&self) -> News {
+        News(self.table.subscribe())
+    }
+
+    /// The tools as they are now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.borrow().clone()
     }
 
     /// Runs one call, from the model's words to the words for the model.
     pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
-        let mut ready = self.prepare(name, args.into());
+        let table = self.table();
+        let mut ready = table.prepare(name, args.into());
         let record = self.events.open(&self.scrub, name, &mut ready, &call);
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use helve_contract::{Effects, Entry, Error, Result, Spec, nearest};
 
-use crate::{BuildError, Engine, builder::Slot};
+use crate::{BuildError, Engine, table::Table};
 
 /// The names of a session's tools.
 pub(crate) struct Names {
@@ -51,7 +51,7 @@ impl Names {
     }
 
     /// A name in any spelling: case, `-` and `_` aside, and without a `functions.` before it.
-    fn loose(&self, name: &str) -> Option<usize> {
+    pub(crate) fn loose(&self, name: &str) -> Option<usize> {
         let spelt = |name: &str| self.exact(name).or_else(|| self.folded.get(&fold(name)).copied().flatten());
         if name.len() > 200 {
             return None;
@@ -213,16 +213,14 @@ const MEANT: &[(&str, &[&str])] = &[
 ];
 
 impl Engine {
-    /// The tool that a name means.
-    pub(crate) fn find(&self, name: &str) -> Option<&Slot> {
-        self.names.exact(name).or_else(|| self.names.loose(name)).map(|at| &self.tools[at])
-    }
-
     /// The tool that a name means, in any spelling that `run` takes, or what to call instead.
-    pub fn look_up(&self, name: &str) -> Result<&Entry> {
-        self.find(name).map(|slot| &slot.entry).ok_or_else(|| self.unknown(name))
+    pub fn look_up(&self, name: &str) -> Result<Entry> {
+        let table = self.table();
+        table.find(name).map(|slot| slot.entry.clone()).ok_or_else(|| table.unknown(name))
     }
+}
 
+impl Table {
     /// What to say about a name that means no tool: the name, and what to call instead.
     pub(crate) fn unknown(&self, name: &str) -> Error {
         let shown = shown(name);

@@ -4,10 +4,11 @@ use helve_contract::{Error, Problem, Result};
 use serde_json::{Map, Value};
 
 use crate::{
-    Args, Engine,
+    Args,
     builder::Slot,
     coerce,
     repair::{self, Mended, Risk},
+    table::Table,
 };
 
 /// A call before it runs: the tool, the arguments as they were understood, and what is against it.
@@ -29,7 +30,7 @@ impl<'a> Ready<'a> {
     }
 }
 
-impl Engine {
+impl Table {
     /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean.
     pub(crate) fn prepare(&self, name: &str, args: Args) -> Ready<'_> {
         let mut ready = Ready { slot: self.find(name), args: Value::Null, notes: Vec::new(), refused: None };

@@ -17,13 +17,17 @@ mod peer;
 mod progress;
 mod resources;
 mod revision;
+mod roots;
 mod server;
 mod stdio;
 mod user;
 mod wire;
 
 pub use elicit::ElicitApprover;
-pub use http::{HttpOptions, Rooms, is_loopback, serve_http};
+pub use http::{
+    Body as HttpBody, Entrance, HttpOptions, Reply as HttpReply, Rooms, Routes, is_loopback, serve_http,
+    serve_http_beside,
+};
 pub use peer::{Handled, Outbox, Peer, Work};
 pub use server::{Options, Server};
 pub use stdio::{serve, serve_stdio};

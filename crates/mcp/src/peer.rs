@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, future::BoxFuture};
-use helve_contract::{Call, CancellationToken, Error};
+use helve_contract::{Call, CancellationToken, Error, Session};
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Semaphore;
 
@@ -16,6 +16,7 @@ use crate::{
     progress::Steps,
     resources,
     revision::{self, Era, MODERN},
+    roots::{self, Narrowing},
     server::Server,
     wire::{Fault, Id, Message, Params},
 };
@@ -24,8 +25,10 @@ use crate::{
 pub(crate) const AT_ONCE: usize = 64;
 /// Messages in one array.
 const LONGEST_BATCH: usize = 1000;
-/// How long a client may keep a list: tools last as long as we do, files do not.
+/// How long a client may keep a list of what lasts as long as we do.
 const HOUR: u32 = 3_600_000;
+/// The same for tools: some come from servers that may change them.
+const MINUTE: u32 = 60_000;
 
 /// The way back to a client. One message at a time, whole, in the order of sending.
 pub trait Outbox: Send + Sync {
@@ -54,6 +57,7 @@ pub struct Peer {
     pub(crate) server: Arc<Server>,
     pub(crate) asks: Asks,
     agreed: Mutex<Agreed>,
+    narrowing: Narrowing,
     pub(crate) flight: Arc<Flight>,
     turns: Arc<Semaphore>,
     /// Set when no more messages come: streams of changes end, calls may finish.
@@ -65,6 +69,7 @@ pub struct Peer {
 struct Agreed {
     revision: Option<&'static str>,
     elicits: bool,
+    roots: bool,
     level: Option<usize>,
 }
 
@@ -75,6 +80,7 @@ struct Request<'a> {
     params: Params<'a>,
     era: Era,
     elicits: bool,
+    roots: bool,
     level: Option<usize>,
 }
 
@@ -102,6 +108,7 @@ impl Peer {
             server,
             asks: Asks::default(),
             agreed: Mutex::default(),
+            narrowing: Narrowing::default(),
             flight: Arc::default(),
             turns,
             closing: CancellationToken::new(),
@@ -136,6 +143,21 @@ impl Peer {
     /// Whether any of its requests is under way.
     pub(crate) fn is_busy(&self) -> bool {
         !self.flight.is_empty()
+    }
+
+    /// The tools have changed: a client that has shaken hands is told.
+    pub(crate) fn tell_of_tools(&self, out: &dyn Outbox) {
+        if self.agreed().revision.is_some() {
+            out.send(answer::notification("notifications/tools/list_changed", &json!({})));
+        }
+    }
+
+    /// Tells of every change of the tools, for as long as it is polled.
+    pub(crate) async fn follow_tools(self: Arc<Self>, out: Arc<dyn Outbox>) {
+        let mut news = self.server.engine.news();
+        while news.changed().await {
+            self.tell_of_tools(&*out);
+        }
     }
 
     /// The revision that was agreed on at the handshake.
@@ -196,10 +218,14 @@ impl Peer {
     }
 
     fn notice(&self, method: &str, params: Option<&RawValue>) {
-        if method == "notifications/cancelled"
-            && let Ok(Params { request_id: Some(id), .. }) = Params::read(params)
-        {
-            self.flight.cancel(&id);
+        match method {
+            "notifications/cancelled" => {
+                if let Ok(Params { request_id: Some(id), .. }) = Params::read(params) {
+                    self.flight.cancel(&id);
+                }
+            }
+            "notifications/roots/list_changed" => self.narrowing.forget(),
+            _ => {}
         }
     }
 
@@ -219,11 +245,11 @@ impl Peer {
         let (id, era) = (&request.id, request.era);
         let ready = match (method, era) {
             ("tools/call", _) => return self.call(request, out),
-            ("tools/list", _) => Answer::to(id, era).raw("tools", self.server.tools()).fresh_for(HOUR),
+            ("tools/list", _) => Answer::to(id, era).raw("tools", &self.server.tools()).fresh_for(MINUTE),
             // No prompts are offered; a client that asks all the same is told so in a form that it knows.
             ("prompts/list", _) => Answer::to(id, era).raw("prompts", "[]").fresh_for(HOUR),
             ("resources/list" | "resources/read", _) if !self.server.options.without_resources => {
-                return self.resources(request);
+                return self.resources(request, out);
             }
             ("resources/templates/list", _) if !self.server.options.without_resources => {
                 Answer::to(id, era).field("resourceTemplates", &resources::templates()).fresh_for(HOUR)
@@ -250,8 +276,8 @@ impl Peer {
             if agreed.revision.is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
                 return Err(Fault::request("not initialized: send an initialize request first"));
             }
-            let Agreed { elicits, level, .. } = agreed;
-            return Ok(Request { id, method, params, era: Era::Legacy, elicits, level });
+            let Agreed { elicits, roots, level, .. } = agreed;
+            return Ok(Request { id, method, params, era: Era::Legacy, elicits, roots, level });
         };
         if version != MODERN {
             return Err(revision::unsupported(&version));
@@ -261,13 +287,14 @@ impl Peer {
         }
         let level = params.meta.level.as_deref().and_then(level);
         // A server asks nothing in this revision, so nobody is asked.
-        Ok(Request { id, method, params, era: Era::Modern, elicits: false, level })
+        Ok(Request { id, method, params, era: Era::Modern, elicits: false, roots: false, level })
     }
 
     fn initialize(&self, request: &Request<'_>) -> Answer {
         let revision = revision::agreed(request.params.protocol_version.as_deref().unwrap_or_default());
-        let elicits = request.params.capabilities.as_ref().is_some_and(elicit::is_offered);
-        *self.lock() = Agreed { revision: Some(revision), elicits, level: None };
+        let offered = |what: fn(&Value) -> bool| request.params.capabilities.as_ref().is_some_and(what);
+        let (elicits, roots) = (offered(elicit::is_offered), offered(roots::are_offered));
+        *self.lock() = Agreed { revision: Some(revision), elicits, roots, level: None };
         let answer = Answer::to(&request.id, request.era)
             .field("protocolVersion", revision)
             .field("capabilities", &self.server.capabilities())
@@ -297,39 +324,55 @@ impl Peer {
         Ok(Answer::to(&request.id, request.era))
     }
 
-    /// A stream of changes. There are none to tell of, so it is acknowledged as such and stays open.
+    /// A stream of changes. Tools are all that changes here; whoever wants to hear of nothing else hears nothing.
     fn listen(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
         let seat = self.flight.enter(&request.id)?;
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": request.id });
-        let params = json!({ "_meta": meta, "notifications": {} });
+        let wanted = request.params.notifications.is_some_and(|it| it["toolsListChanged"] == true);
+        let params = json!({ "_meta": meta, "notifications": if wanted { json!({ "toolsListChanged": true }) } else { json!({}) } });
         out.send(answer::notification("notifications/subscriptions/acknowledged", &params));
-        let (id, closing) = (request.id, self.closing.clone());
+        let (id, closing, out, mut news) = (request.id, self.closing.clone(), out.clone(), self.server.engine.news());
         let work = async move {
-            tokio::select! {
-                biased;
-                () = seat.token().cancelled() => None,
-                () = closing.cancelled() => Some(Answer::to(&id, Era::Modern).about(&id).done()),
+            loop {
+                tokio::select! {
+                    biased;
+                    () = seat.token().cancelled() => return None,
+                    () = closing.cancelled() => return Some(Answer::to(&id, Era::Modern).about(&id).done()),
+                    true = news.changed(), if wanted => {
+                        out.send(answer::notification("notifications/tools/list_changed", &json!({ "_meta": meta })));
+                    }
+                }
             }
         };
         Ok(Handled::Later(work.boxed()))
     }
 
-    fn resources(self: &Arc<Self>, request: Request<'_>) -> Result<Handled, Fault> {
+    fn resources(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
         let seat = self.flight.enter(&request.id)?;
-        let (id, era, server) = (request.id, request.era, self.server.clone());
+        let (id, era, roots) = (request.id, request.era, request.roots);
+        let (peer, out) = (self.clone(), out.clone());
         let uri = match request.method {
             "resources/list" => None,
             _ => Some(request.params.uri.ok_or_else(|| Fault::params("uri is missing"))?.into_owned()),
         };
         let work = async move {
+            let session = peer.session(roots, &*out, &seat).await;
             let answer = match uri {
-                None => resources::list(&server, &id, era).await,
-                Some(uri) => resources::read(&server, &id, era, &uri).await,
+                None => resources::list(&peer.server, &session, &id, era).await,
+                Some(uri) => resources::read(&peer.server, &session, (&id, era), &uri).await,
             };
             let message = answer.unwrap_or_else(|fault| answer::error(Some(&id), &fault));
             seat.land().then_some(message)
         };
         Ok(Handled::Later(work.boxed()))
+    }
+
+    /// The session that a request runs in: narrowed, where the client names its folders.
+    async fn session(&self, roots: bool, out: &dyn Outbox, seat: &Seat) -> Arc<Session> {
+        if !roots {
+            return self.server.session.clone();
+        }
+        self.narrowing.session(self, out, (seat.token(), &self.closing)).await
     }
 
     fn call(self: &Arc<Self>, request: Request<'_>, out: &Arc<dyn Outbox>) -> Result<Handled, Fault> {
@@ -343,17 +386,16 @@ impl Peer {
         call.cancel = seat.token().child_token();
         let steps = request.params.meta.progress_token.map(|token| Steps::new(token, out.clone()));
         call.progress = steps.as_ref().map(Steps::listener);
-        let asked = request.elicits.then(|| self.clone());
         let job = Job {
             name: name.to_owned(),
             args,
             call,
             steps,
             seat,
-            asked,
+            peer: self.clone(),
+            elicits: request.elicits,
+            roots: request.roots,
             out: out.clone(),
-            server: self.server.clone(),
-            turns: self.turns.clone(),
             level: request.level,
         };
         let (id, era) = (request.id, request.era);
@@ -376,32 +418,36 @@ struct Job {
     call: Call,
     steps: Option<Arc<Steps>>,
     seat: Seat,
-    /// Whom to ask for approval, if the client can ask.
-    asked: Option<Arc<Peer>>,
+    peer: Arc<Peer>,
+    /// Whether the client can ask its user.
+    elicits: bool,
+    /// Whether the client names its folders.
+    roots: bool,
     out: Arc<dyn Outbox>,
-    server: Arc<Server>,
-    turns: Arc<Semaphore>,
     level: Option<usize>,
 }
 
 impl Job {
-    async fn run(self, id: &Id, era: Era, has_shape: bool) -> Option<Vec<u8>> {
+    async fn run(mut self, id: &Id, era: Era, has_shape: bool) -> Option<Vec<u8>> {
+        let server = self.peer.server.clone();
+        let turns = self.peer.turns.clone();
         let _turn = tokio::select! {
             biased;
-            turn = self.turns.acquire() => turn.ok()?,
+            turn = turns.acquire() => turn.ok()?,
             () = self.seat.token().cancelled() => return None,
         };
-        let _desk = self
-            .asked
-            .zip(self.server.options.elicit.clone())
-            .map(|(peer, approver)| approver.seat(&self.call.id, peer, self.out.clone()));
-        let reply = self.server.engine.run(&self.name, self.args, self.call).await;
+        if self.roots {
+            self.call.session = self.peer.session(true, &*self.out, &self.seat).await;
+        }
+        let approver = server.options.elicit.as_ref().filter(|_| self.elicits);
+        let _desk = approver.map(|it| it.seat(&self.call.id, self.peer.clone(), self.out.clone()));
+        let reply = server.engine.run(&self.name, self.args, self.call).await;
 
         if let Some(steps) = &self.steps {
             steps.close();
         }
         if let Some(file) = &reply.spill {
-            self.server.spilled(file);
+            server.spilled(file);
         }
         if !self.seat.land() {
             return None;

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::{
-    Access, Reading, SafePath,
+    Access, Reading, SafePath, Session,
     ports::{Kind, Span},
 };
 use serde_json::{Value, json};
@@ -32,14 +32,14 @@ pub(crate) fn templates() -> Value {
 }
 
 /// The files at the top of each root, and the spill files.
-pub(crate) async fn list(server: &Server, id: &Id, era: Era) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn list(server: &Server, session: &Session, id: &Id, era: Era) -> Result<Vec<u8>, Fault> {
     let mut files = Vec::new();
-    for root in server.session.workspace.roots() {
-        let Ok(top) = server.session.workspace.check(&named(server, root), Access::Read, None) else { continue };
-        let Ok(items) = server.session.ports.host.list(&top).await else { continue };
+    for root in session.workspace.roots() {
+        let Ok(top) = session.workspace.check(&named(session, root), Access::Read, None) else { continue };
+        let Ok(items) = session.ports.host.list(&top).await else { continue };
         for item in items.into_iter().filter(|it| it.kind == Kind::File) {
             if let Ok(path) = top.beside(&item.name, Access::Read) {
-                files.push(json!({ "uri": uri(server, &path), "name": item.name, "size": item.size }));
+                files.push(json!({ "uri": uri(session, &path), "name": item.name, "size": item.size }));
             }
         }
     }
@@ -57,12 +57,17 @@ pub(crate) async fn list(server: &Server, id: &Id, era: Era) -> Result<Vec<u8>, 
 }
 
 /// One file of the workspace, or one that we spilled. Nothing else has a name here.
-pub(crate) async fn read(server: &Server, id: &Id, era: Era, uri: &str) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn read(
+    server: &Server,
+    session: &Session,
+    (id, era): (&Id, Era),
+    uri: &str,
+) -> Result<Vec<u8>, Fault> {
     let path = decoded(uri).ok_or_else(|| missing(era, uri, "only file:///… names a resource here"))?;
     let bytes = if server.spills().contains(&path) {
         spill(path).await.map_err(|why| missing(era, uri, &why))?
     } else {
-        workspace_file(server, &path).await.map_err(|why| missing(era, uri, &why))?
+        workspace_file(session, &path).await.map_err(|why| missing(era, uri, &why))?
     };
     let mut content = json!({ "uri": uri });
     match String::from_utf8(bytes) {
@@ -76,9 +81,9 @@ pub(crate) async fn read(server: &Server, id: &Id, era: Era, uri: &str) -> Resul
     Ok(Answer::to(id, era).field("contents", &[content]).fresh_for(0).done())
 }
 
-async fn workspace_file(server: &Server, path: &str) -> Result<Vec<u8>, String> {
-    let safe = server.session.workspace.check(Path::new(path), Access::Read, None).map_err(|it| it.to_string())?;
-    let host = &server.session.ports.host;
+async fn workspace_file(session: &Session, path: &str) -> Result<Vec<u8>, String> {
+    let safe = session.workspace.check(Path::new(path), Access::Read, None).map_err(|it| it.to_string())?;
+    let host = &session.ports.host;
     let chunk = host.read(&safe, Span::first(LARGEST + 1)).await.map_err(|it| it.to_string())?;
     if chunk.bytes.len() as u64 > LARGEST {
         return Err(format!("{safe} has {} bytes, and {LARGEST} fit; read it with a tool, in pages", chunk.size));
@@ -106,16 +111,16 @@ fn missing(era: Era, uri: &str, why: &str) -> Fault {
 }
 
 /// How a root is named in this session.
-fn named(server: &Server, root: &helve_contract::Root) -> std::path::PathBuf {
-    match (server.session.workspace.reading(), &root.name) {
+fn named(session: &Session, root: &helve_contract::Root) -> std::path::PathBuf {
+    match (session.workspace.reading(), &root.name) {
         (Reading::Virtual, Some(name)) => Path::new("/").join(name),
         _ => root.dir.clone(),
     }
 }
 
 /// The name of a file: where the model sees virtual roots, clients see them too.
-fn uri(server: &Server, path: &SafePath) -> String {
-    match server.session.workspace.reading() {
+fn uri(session: &Session, path: &SafePath) -> String {
+    match session.workspace.reading() {
         Reading::Virtual => encoded(Path::new(&path.to_string())),
         Reading::Relative | Reading::Absolute => encoded(&path.on_host()),
     }
@@ -135,7 +140,7 @@ fn encoded(path: &Path) -> String {
 }
 
 /// The path of a `file:` name on this machine.
-fn decoded(uri: &str) -> Option<String> {
+pub(crate) fn decoded(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {

@@ -3,13 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use helve_contract::Session;
-use helve_engine::Engine;
+use helve_engine::{Engine, News};
 use serde_json::{Value, json};
 
 use crate::{call, elicit::ElicitApprover, fixtures};
@@ -34,15 +34,22 @@ pub struct Server {
     pub(crate) engine: Arc<Engine>,
     pub(crate) session: Arc<Session>,
     pub(crate) options: Options,
-    tools: OnceLock<String>,
+    listed: Mutex<Listed>,
     spills: Mutex<VecDeque<String>>,
     fixtures: bool,
+}
+
+/// The tools as they were last told.
+struct Listed {
+    news: News,
+    tools: Option<Arc<str>>,
 }
 
 impl Server {
     /// A server of these tools.
     pub fn new(engine: Arc<Engine>, session: Arc<Session>, options: Options) -> Self {
-        Self { engine, session, options, tools: OnceLock::new(), spills: Mutex::default(), fixtures: false }
+        let listed = Mutex::new(Listed { news: engine.news(), tools: None });
+        Self { engine, session, options, listed, spills: Mutex::default(), fixtures: false }
     }
 
     /// The same, with what the protocol's conformance suite asks for. Only for tests.
@@ -56,16 +63,24 @@ impl Server {
         self.fixtures
     }
 
-    /// The JSON of the tools, written at the first question.
-    pub(crate) fn tools(&self) -> &str {
-        self.tools.get_or_init(|| {
-            let own = call::list(self.engine.specs().map(AsRef::as_ref));
-            if !self.fixtures {
-                return own;
-            }
-            let own: Vec<Value> = serde_json::from_str(&own).unwrap_or_default();
-            fixtures::tools().into_iter().chain(own).collect::<Value>().to_string()
-        })
+    /// The JSON of the tools, written at the first question and when they have changed.
+    pub(crate) fn tools(&self) -> Arc<str> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = listed.news.is_any();
+        match &listed.tools {
+            Some(tools) if !changed => tools.clone(),
+            _ => listed.tools.insert(self.list().into()).clone(),
+        }
+    }
+
+    fn list(&self) -> String {
+        let specs: Vec<_> = self.engine.specs().collect();
+        let own = call::list(specs.iter().map(AsRef::as_ref));
+        if !self.fixtures {
+            return own;
+        }
+        let own: Vec<Value> = serde_json::from_str(&own).unwrap_or_default();
+        fixtures::tools().into_iter().chain(own).collect::<Value>().to_string()
     }
 
     /// An id for a call, unlike all others: clients count their own requests, and two of them may count alike.
@@ -90,7 +105,7 @@ impl Server {
         if self.fixtures {
             return fixtures::capabilities();
         }
-        let mut can = json!({ "tools": {}, "logging": {} });
+        let mut can = json!({ "tools": { "listChanged": true }, "logging": {} });
         if !self.options.without_resources {
             can["resources"] = json!({});
         }

@@ -44,6 +44,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     let out: Arc<dyn Outbox> = Arc::new(Post(lane.clone()));
     let peer = Peer::new(server);
     let tasks = TaskTracker::new();
+    let teller = runtime.spawn(peer.clone().follow_tools(out.clone()));
 
     let entered = runtime.enter();
     let mut lines = Lines::new(input);
@@ -64,6 +65,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         }
     };
     drop(entered);
+    teller.abort();
 
     tasks.close();
     peer.close();

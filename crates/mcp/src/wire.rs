@@ -79,6 +79,8 @@ pub(crate) struct Params<'a> {
     #[serde(default)]
     pub capabilities: Option<Value>,
     #[serde(default)]
+    pub notifications: Option<Value>,
+    #[serde(default)]
     pub request_id: Option<Id>,
     #[serde(borrow, default, rename = "_meta")]
     pub meta: Meta<'a>,

@@ -145,6 +145,7 @@ impl Running {
             input: Input::Open,
             network: Network::Configured,
             terminal: None,
+            tell_dir: false,
         };
         let process = host.spawn(&command).await?;
         let mut running =

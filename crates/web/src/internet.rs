@@ -1,6 +1,4 @@
-//! The web as a session sees it: pages from the fetcher, searches from the provider, answers from a small model.
-
-use std::sync::Arc;
+//! The web as a session sees it: pages from the fetcher, searches from the provider.
 
 use async_trait::async_trait;
 use helve_contract::{
@@ -10,34 +8,21 @@ use helve_contract::{
 
 use crate::{fetch::Fetcher, guard::Target, search::Search};
 
-/// Answers a question about a text: a small model, most likely.
-#[async_trait]
-pub trait Answerer: Send + Sync {
-    /// The answer; `None` where there is nobody to give one.
-    async fn answer(&self, call: &Call, text: &str, question: &str) -> Result<Option<String>>;
-}
-
-/// The web: pages, searches, and answers where somebody gives them.
+/// The web: pages, and searches where there is a provider. Questions about pages are for whoever has a model.
 pub struct Internet {
     fetcher: Fetcher,
     search: Option<Search>,
-    answerer: Option<Arc<dyn Answerer>>,
 }
 
 impl Internet {
     /// Pages only.
     pub fn new(fetcher: Fetcher) -> Self {
-        Self { fetcher, search: None, answerer: None }
+        Self { fetcher, search: None }
     }
 
     /// With a provider of searches.
     pub fn with_search(self, search: Search) -> Self {
         Self { search: Some(search), ..self }
-    }
-
-    /// With somebody who answers questions about pages.
-    pub fn with_answerer(self, answerer: Arc<dyn Answerer>) -> Self {
-        Self { answerer: Some(answerer), ..self }
     }
 
     /// The page as the provider has it. It goes there in our place, so the guard judges the address all the same.
@@ -77,13 +62,6 @@ impl Web for Internet {
         match &self.search {
             Some(search) => search.search(call, query).await,
             None => Err(Error::failed("no provider of searches is configured; ask the user to set search.provider")),
-        }
-    }
-
-    async fn answer(&self, call: &Call, text: &str, question: &str) -> Result<Option<String>> {
-        match &self.answerer {
-            Some(answerer) => answerer.answer(call, text, question).await,
-            None => Ok(None),
         }
     }
 }

@@ -14,4 +14,4 @@ pub mod search;
 
 pub use documents::{Reader, child_stage};
 pub use fetch::Fetcher;
-pub use internet::{Answerer, Internet};
+pub use internet::Internet;

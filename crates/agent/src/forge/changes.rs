@@ -154,7 +154,10 @@ impl Executor {
         let status = room.status(&dag).await?;
         let begun = |id: &str| status.nodes.get(id).is_some_and(|it| it.status != Status::Pending);
         if let Some(edge) = overlay.added_edges.iter().find(|edge| begun(&edge.to)) {
-            return Err(Error::failed(format!("`{}` has begun, and cannot wait for `{}` any more", edge.to, edge.from)));
+            return Err(Error::failed(format!(
+                "`{}` has begun, and cannot wait for `{}` any more",
+                edge.to, edge.from
+            )));
         }
         for node in &overlay.added_nodes {
             let document = addition.tasks.get(&node.id);

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Call, Error, Result};
+use helve_contract::{Error, Result};
 use helve_tools::git::Git;
 
 /// A work tree.
@@ -20,9 +20,8 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Makes a work tree with this branch checked out, and the branches of the run at hand.
-    pub(super) async fn make(executor: &Call, dir: PathBuf, branch: &str) -> Result<Self> {
+    pub(super) async fn make(git: &Git<'_>, dir: PathBuf, branch: &str) -> Result<Self> {
         clear(&dir).map_err(|error| Error::Internal(error.into()))?;
-        let git = Git::of(executor).await?;
         let place = dir.display().to_string();
         let mut clone = vec!["clone", "--quiet", "--shared", "--no-tags", "--branch", branch];
         // The agent commits in the same name, and cannot change this later.
@@ -45,19 +44,17 @@ impl Desk {
     }
 
     /// The work tree that a process left behind which is gone; none if it is not whole.
-    pub(super) async fn found(executor: &Call, dir: PathBuf, branch: &str) -> Result<Option<Self>> {
+    pub(super) async fn found(git: &Git<'_>, dir: PathBuf, branch: &str) -> Result<Option<Self>> {
         if !dir.join(".git").is_dir() {
             return Ok(None);
         }
-        let git = Git::of(executor).await?;
         let place = dir.display().to_string();
         let head = git.run(&["-C", &place, "symbolic-ref", "--quiet", "--short", "HEAD"]).await?;
         Ok((head.out.trim() == branch).then(|| Self { dir, branch: branch.to_owned() }))
     }
 
     /// Commits what the agent left uncommitted, and takes its branch over into the repository. Answers its last commit.
-    pub(super) async fn take_over(&self, executor: &Call, message: &str) -> Result<String> {
-        let git = Git::of(executor).await?;
+    pub(super) async fn take_over(&self, git: &Git<'_>, message: &str) -> Result<String> {
         let place = self.dir.display().to_string();
         let on = git.run(&["-C", &place, "symbolic-ref", "--quiet", "--short", "HEAD"]).await?;
         if on.out.trim() != self.branch {

@@ -7,11 +7,14 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use tokio::sync::mpsc;
 use helve_contract::{Call, CancellationToken, Error, Result, Session, jiff::Timestamp};
 use helve_engine::{Engine, Events};
-use helve_tools::artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status};
+use helve_tools::{
+    artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status},
+    git::Git,
+};
 use serde_json::{Value, json};
+use tokio::sync::{OnceCell, mpsc};
 
 use super::{
     Home, Lock,
@@ -77,6 +80,7 @@ pub struct Executor {
     pub(super) run: String,
     pub(super) base: String,
     pub(super) seen: Mutex<BTreeMap<String, Seen>>,
+    identity: OnceCell<Vec<String>>,
     events: Events,
     _lock: Lock,
 }
@@ -102,12 +106,30 @@ impl Executor {
         let (engine, session) = workshop.equip(&need)?;
         let events = Events::file(&record, run).map_err(|error| Error::Internal(error.into()))?;
         let (run, base) = (run.to_owned(), base.to_owned());
-        Ok(Self { workshop, home, settings, engine, session, run, base, seen: Mutex::default(), events, _lock: lock })
+        Ok(Self {
+            workshop,
+            home,
+            settings,
+            engine,
+            session,
+            run,
+            base,
+            seen: Mutex::default(),
+            identity: OnceCell::new(),
+            events,
+            _lock: lock,
+        })
     }
 
     /// A call of the executor itself.
     pub(super) fn call(&self) -> Call {
         Call::new("executor", self.session.clone())
+    }
+
+    /// Git in the repository. It is looked at once.
+    pub(super) async fn git<'a>(&self, call: &'a Call) -> Result<Git<'a>> {
+        let identity = self.identity.get_or_try_init(|| async { Git::of(call).await?.identity().await }).await?;
+        Ok(Git::known(call, identity.clone()))
     }
 
     /// Records something. A record that cannot be written never stops a run.

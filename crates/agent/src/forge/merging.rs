@@ -13,13 +13,16 @@ use helve_tools::{
 };
 use serde_json::json;
 
-use super::executor::{Executor, integration};
+use super::{
+    executor::{Executor, integration},
+    working::sources,
+};
 
 impl Executor {
     /// The branch that the run's work comes together in, made from the base.
     pub(super) async fn make_integration(&self) -> Result<()> {
         let call = self.call();
-        let git = Git::of(&call).await?;
+        let git = self.git(&call).await?;
         let name = integration(&self.run);
         if git.branch(&name).await?.is_some() {
             return Ok(());
@@ -62,7 +65,7 @@ impl Executor {
                 for before in &node.dependencies {
                     self.mark(before, Status::Merged).await?;
                 }
-                let merged = self.sources(node, &status)?;
+                let merged = sources(node, &status)?;
                 self.tell("refinery.merged", json!({ "taskId": node.id, "mergedBranches": merged, "conflicts": [] }));
             }
             self.mark(&node.id, Status::Merged).await?;
@@ -73,7 +76,7 @@ impl Executor {
     /// Merges a branch into the run's. `Err` has the files that conflict.
     async fn integrate(&self, branch: &str) -> Result<Result<(), Vec<String>>> {
         let call = self.call();
-        let git = Git::of(&call).await?;
+        let git = self.git(&call).await?;
         let name = integration(&self.run);
         let gone = |name: &str| Error::failed(format!("the branch `{name}` is gone"));
         let ours = git.branch(&name).await?.ok_or_else(|| gone(&name))?;
@@ -151,7 +154,7 @@ impl Executor {
     /// Brings the run's branch into the base. What cannot be done without harm is said instead.
     pub(super) async fn land(&self) -> Result<Option<String>> {
         let call = self.call();
-        let git = Git::of(&call).await?;
+        let git = self.git(&call).await?;
         let name = integration(&self.run);
         let (Some(base), Some(tip)) = (git.branch(&self.base).await?, git.branch(&name).await?) else {
             return Ok(Some(format!("`{}` or `{name}` is gone; nothing was merged into the base", self.base)));

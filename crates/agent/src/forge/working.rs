@@ -9,9 +9,8 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use helve_contract::{CancellationToken, Error, Result, jiff::Timestamp, ports::Part};
 use helve_engine::Events;
-use helve_tools::{
-    artifacts::{AgentType, Dag, DagStatus, Node, NodeKind, NodeStatus, Outcome, Room, Status, Walkthrough},
-    git::Git,
+use helve_tools::artifacts::{
+    AgentType, Dag, DagStatus, Node, NodeKind, NodeStatus, Outcome, Room, Status, Walkthrough,
 };
 use serde_json::json;
 
@@ -20,7 +19,7 @@ use super::{
     executor::{Executor, integration, is_exhausted},
     prompts, review,
 };
-use crate::{Agent, Ended, Event, Hands, Handle, Kind, Kinds, Limits, Need, Supervisor, prompt};
+use crate::{Agent, Ended, Event, Handle, Hands, Kind, Kinds, Limits, Need, Supervisor, prompt};
 
 /// An agent at work: in the end its task, and how it went.
 pub(super) type Worker<'a> = BoxFuture<'a, (String, Worked)>;
@@ -65,7 +64,8 @@ impl Executor {
         .await?;
         let prepared = self.tool("prepare_branch", json!({ "taskId": task, "attemptId": attempt })).await?;
         let branch = prepared["branch"].as_str().unwrap_or_default().to_owned();
-        let desk = Desk::make(&call, self.home.desk(&self.run, task, attempt), &branch).await?;
+        let git = self.git(&call).await?;
+        let desk = Desk::make(&git, self.home.desk(&self.run, task, attempt), &branch).await?;
         self.tell("task.started", json!({ "taskId": task, "agentId": id, "sandboxId": id, "branch": branch }));
         if node.kind == NodeKind::Refinery {
             self.tell("refinery.started", json!({ "taskId": task, "dependencyCount": node.dependencies.len() }));
@@ -134,14 +134,8 @@ impl Executor {
             return Ok(prompts::task(node, &document, branch, &before));
         }
         let status = room.status(dag).await?;
-        let sources = self.sources(node, &status)?;
+        let sources = sources(node, &status)?;
         Ok(prompts::refinery(node, &document, branch, &sources))
-    }
-
-    /// The branches of what a node depends on.
-    pub(super) fn sources(&self, node: &Node, status: &helve_tools::artifacts::DagStatus) -> Result<Vec<String>> {
-        let branch = |id: &String| Ok(format!("forge/{id}/{}", status.of(id)?.current_attempt));
-        node.dependencies.iter().map(branch).collect()
     }
 
     /// Lets an agent work, and listens whether it lives. `Err` has when it was last heard of.
@@ -157,13 +151,12 @@ impl Executor {
         let pulse = Arc::new(Mutex::new(Pulse { heard: began, ..Pulse::default() }));
         let (ear, ticking) = (pulse.clone(), clock.clone());
         let record = self.home.events(&self.run).and_then(|file| Events::file(file, self.run.as_str()));
-        let record = record.map(|it| it.within(task, Some(attempt.to_string()))).unwrap_or_else(|_| Events::none());
+        let record = record.map_or_else(|_| Events::none(), |it| it.within(task, Some(attempt.to_string())));
         let named = task.to_owned();
         agent.watcher = Arc::new(move |event: &Event| {
             let said = ear.lock().unwrap_or_else(PoisonError::into_inner).hear(event, ticking.now());
             if let Some((content, kind)) = said {
-                _ = record
-                    .emit("task.progress", json!({ "taskId": named, "content": content, "contentType": kind }));
+                _ = record.emit("task.progress", json!({ "taskId": named, "content": content, "contentType": kind }));
             }
         });
         let seat = supervisor.seat(agent);
@@ -317,10 +310,10 @@ impl Executor {
             state.assigned_agent.as_deref().unwrap_or("unknown"),
         );
         let call = self.call();
-        let commit = desk.take_over(&call, &message).await?;
+        let git = self.git(&call).await?;
+        let commit = desk.take_over(&git, &message).await?;
         if node.kind == NodeKind::Refinery {
-            let git = Git::of(&call).await?;
-            for source in self.sources(node, &status)? {
+            for source in sources(node, &status)? {
                 let theirs = git.branch(&source).await?;
                 let theirs = theirs.ok_or_else(|| Error::failed(format!("the branch `{source}` is gone")))?;
                 if !git.is_ancestor(&theirs, &commit).await? {
@@ -332,7 +325,7 @@ impl Executor {
         self.confirm(room, &dag, task, &commit).await?;
         self.tell("task.completed", json!({ "taskId": task, "walkthroughPath": room.shown(&place) }));
         self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));
-        let others = self.touched(&status, task).await?;
+        let others = if told.risks.is_empty() { Vec::new() } else { self.touched(&status, task).await? };
         for (kind, data) in review::remarks(task, &told, &others) {
             self.tell(kind, data);
         }
@@ -342,7 +335,7 @@ impl Executor {
     /// The files that the agents of other tasks have changed so far.
     async fn touched(&self, status: &DagStatus, task: &str) -> Result<Vec<(String, Vec<String>)>> {
         let call = self.call();
-        let git = Git::of(&call).await?;
+        let git = self.git(&call).await?;
         let mut others = Vec::new();
         for other in status.nodes.values().filter(|it| it.status == Status::Running && it.task_id != task) {
             let desk = self.home.desk(&self.run, &other.task_id, other.current_attempt).display().to_string();
@@ -351,7 +344,8 @@ impl Executor {
             let changed = git.run(&["-C", &desk, "diff", "--name-only", &base, "--"]).await?;
             let fresh = git.run(&["-C", &desk, "ls-files", "--others", "--exclude-standard"]).await?;
             let files = [changed, fresh].into_iter().filter(|it| it.code == 0);
-            let files: Vec<String> = files.flat_map(|it| it.out.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+            let files: Vec<String> =
+                files.flat_map(|it| it.out.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
             others.push((other.task_id.clone(), files));
         }
         Ok(others)
@@ -385,7 +379,7 @@ impl Executor {
             let dir = self.home.desk(&self.run, task, attempt);
             match state.status {
                 Status::Running => {
-                    let desk = Desk::found(&call, dir.clone(), &branch).await?;
+                    let desk = Desk::found(&self.git(&call).await?, dir, &branch).await?;
                     let taken = match &desk {
                         Some(desk) => self.finish(room, task, desk, &Ended::Cancelled).await.is_ok(),
                         None => false,
@@ -396,7 +390,7 @@ impl Executor {
                     }
                 }
                 Status::Done => {
-                    let commit = Git::of(&call).await?.branch(&branch).await?;
+                    let commit = self.git(&call).await?.branch(&branch).await?;
                     let commit = commit
                         .ok_or_else(|| Error::failed(format!("the branch `{branch}` of a finished task is gone")))?;
                     self.confirm(room, &dag, task, &commit).await?;
@@ -407,6 +401,12 @@ impl Executor {
         self.home.clear_desks(&self.run);
         Ok(())
     }
+}
+
+/// The branches of what a node depends on.
+pub(super) fn sources(node: &Node, status: &DagStatus) -> Result<Vec<String>> {
+    let branch = |id: &String| Ok(format!("forge/{id}/{}", status.of(id)?.current_attempt));
+    node.dependencies.iter().map(branch).collect()
 }
 
 /// Whose fault it is that an attempt came to nothing.

@@ -1,6 +1,7 @@
 //! Models: what is asked, what is answered, and who answers.
 
 mod accumulate;
+mod embeddings;
 mod endpoint;
 mod faults;
 mod find;
@@ -9,6 +10,7 @@ mod sse;
 mod wire;
 
 pub use accumulate::Accumulator;
+pub use embeddings::Embeddings;
 pub use endpoint::{Endpoint, Key, Prices, Times};
 pub use find::{Found, Listed, Wanted, find, list};
 pub use openai::OpenAi;

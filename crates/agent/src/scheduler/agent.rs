@@ -63,10 +63,10 @@ impl AgentFire {
         let handle = agent.handle.clone();
         let mut turn = std::pin::pin!(agent.say(words));
         tokio::select! {
-            outcome = &mut turn => return outcome.map(fired),
+            outcome = &mut turn => return outcome.map(Fired::from),
             () = cancel.cancelled() => handle.cancel(),
         }
-        turn.await.map(fired)
+        turn.await.map(Fired::from)
     }
 }
 
@@ -104,16 +104,18 @@ pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
     words
 }
 
-fn fired(outcome: Outcome) -> Fired {
-    let (status, why) = match outcome.ended {
-        Ended::Done => (RunStatus::Success, None),
-        Ended::Cancelled => (RunStatus::Cancelled, Some("cancelled".to_owned())),
-        Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => (RunStatus::Failed, Some(why)),
-    };
-    let output = match (why, outcome.text.is_empty()) {
-        (None, _) => outcome.text,
-        (Some(why), true) => format!("Error: {why}"),
-        (Some(why), false) => format!("Error: {why}\n\n{}", outcome.text),
-    };
-    Fired { output, status, turns: outcome.turns, cost: outcome.spent.cost }
+impl From<Outcome> for Fired {
+    fn from(outcome: Outcome) -> Self {
+        let (status, why) = match outcome.ended {
+            Ended::Done => (RunStatus::Success, None),
+            Ended::Cancelled => (RunStatus::Cancelled, Some("cancelled".to_owned())),
+            Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => (RunStatus::Failed, Some(why)),
+        };
+        let output = match (why, outcome.text.is_empty()) {
+            (None, _) => outcome.text,
+            (Some(why), true) => format!("Error: {why}"),
+            (Some(why), false) => format!("Error: {why}\n\n{}", outcome.text),
+        };
+        Self { output, status, turns: outcome.turns, cost: outcome.spent.cost }
+    }
 }

@@ -51,7 +51,8 @@ pub(super) fn conclude(
         (false, _) => None,
     };
     let told = match schedule.notification {
-        Notification::Always => true,
+        // What was said in a conversation need not be told a second time.
+        Notification::Always => schedule.session.is_none() || schedule.channel.is_some(),
         Notification::Conditional => marked,
         Notification::Never => false,
     };

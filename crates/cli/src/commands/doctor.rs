@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Choice;
 use crate::{
+    config::Settings,
     fault::{FAILED, Outcome},
     print::{Ink, harmless, ink},
     say,
@@ -83,6 +84,17 @@ impl Check {
     }
 }
 
+/// The same as JSON, for whoever asks over HTTP.
+pub(crate) fn report(settings: &Settings) -> Value {
+    whole(&checks::all(settings))
+}
+
+fn whole(checks: &[Check]) -> Value {
+    let broken = checks.iter().any(|check| check.state == State::Broken);
+    let list: Vec<_> = checks.iter().map(Check::json).collect();
+    json!({ "version": env!("CARGO_PKG_VERSION"), "works": !broken, "checks": list })
+}
+
 impl Args {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
@@ -90,9 +102,7 @@ impl Args {
         let checks = checks::all(&settings);
         let broken = checks.iter().any(|check| check.state == State::Broken);
         if self.json {
-            let list: Vec<_> = checks.iter().map(Check::json).collect();
-            let whole = json!({ "version": env!("CARGO_PKG_VERSION"), "works": !broken, "checks": list });
-            say!("{whole:#}");
+            say!("{:#}", whole(&checks));
         } else {
             checks.iter().for_each(Check::show);
         }

@@ -90,7 +90,7 @@ impl Flags {
 }
 
 /// A connection takes a descriptor, and so does much of what a call does.
-fn more_descriptors() {
+pub(super) fn more_descriptors() {
     let now = getrlimit(Resource::Nofile);
     let wanted = now.maximum.unwrap_or(8192).min(8192);
     if now.current.is_some_and(|it| it < wanted) {
@@ -138,7 +138,7 @@ impl Drop for Token {
 }
 
 /// Writes a file that its owner alone can read. A new file, whatever lay there.
-fn keep(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn keep(file: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -110,7 +110,7 @@ impl Args {
 }
 
 /// What a model should know before its first call.
-fn instructions(settings: &Settings, engine: &Engine) -> String {
+pub(super) fn instructions(settings: &Settings, engine: &Engine) -> String {
     let top = settings.workspace.display();
     match engine.dialect().reading {
         Reading::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
@@ -120,7 +120,7 @@ fn instructions(settings: &Settings, engine: &Engine) -> String {
 }
 
 /// Whether files may be offered as resources: they are read past rules that name tools.
-fn may_read(settings: &Settings, engine: &Engine) -> bool {
+pub(super) fn may_read(settings: &Settings, engine: &Engine) -> bool {
     let ruled = ["approval.deny", "approval.ask"].iter().any(|key| !settings.list(key).is_empty());
     !ruled && engine.specs().any(|spec| spec.effects == Effects::READS)
 }

@@ -13,8 +13,9 @@ mod install;
 pub(crate) mod mcp;
 pub(crate) mod plan_bash;
 pub(crate) mod run;
-pub(crate) mod sessions;
 pub(crate) mod schedule;
+pub(crate) mod serve;
+pub(crate) mod sessions;
 pub(crate) mod tools;
 
 use std::path::PathBuf;

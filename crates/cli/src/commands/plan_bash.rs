@@ -27,7 +27,11 @@ const LONGEST: u64 = 64 << 20;
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// Run scripts in the shell in memory: no process, no network, no file of this machine.
+///
+/// With --batch, a line {"id", "command", "files", "stdin", "cwd", "env"} is answered with {"id", "stdout", "stderr",
+/// "exitCode"}.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  helve plan-bash 'seq 3 | tac'")]
 pub(crate) struct Args {
     /// Read scripts as JSON lines and answer each with a line; every one has files of its own.
     #[arg(long)]

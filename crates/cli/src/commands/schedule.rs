@@ -8,9 +8,9 @@ use std::{
 };
 
 use clap::Subcommand;
-use helve_agent::scheduler::{AgentFire, Happening, Notify, Scheduler, Settings as Driving};
+use helve_agent::scheduler::{AgentFire, Deliver, Happening, Notify, Scheduler, Settings as Driving};
 use helve_contract::{
-    CancellationToken, async_trait,
+    CancellationToken,
     jiff::Timestamp,
     ports::{Cadence, RunStatus, Schedule, ScheduleStatus, Scheduling, Store, WallClock, WhichSchedules},
 };
@@ -21,6 +21,7 @@ use super::Choice;
 use crate::{
     config::Settings,
     fault::{FAILED, Fault, Outcome},
+    notify::Told,
     print::harmless,
     remark, say, setup,
     workshop::Bench,
@@ -187,8 +188,18 @@ pub(crate) fn driving(settings: &Settings) -> Driving {
 
 /// What drives the schedules of a workshop; its model must have been found.
 pub(crate) fn driver(bench: &Arc<Bench>, notify: Arc<dyn Notify>) -> Result<Scheduler, Fault> {
+    driver_beside(bench, notify, None)
+}
+
+/// The same, where conversations are open in this process: what is for them is said there.
+pub(crate) fn driver_beside(
+    bench: &Arc<Bench>,
+    notify: Arc<dyn Notify>,
+    live: Option<Arc<dyn Deliver>>,
+) -> Result<Scheduler, Fault> {
     let settings = bench.settings();
     let mut fire = AgentFire::new(bench.clone());
+    fire.live = live;
     fire.budget.turns = u32::try_from(settings.number("schedule.max_turns")).ok();
     fire.budget.cost = settings.amount("schedule.max_cost");
     let store = bench.store().clone();
@@ -246,7 +257,7 @@ impl Drive {
         let bench = Bench::new(settings, &dialect, &runtime)?;
         runtime.block_on(async {
             let model = bench.find_model(None).await?;
-            let driver = driver(&bench, Arc::new(ToLog))?.observed(Arc::new(log));
+            let driver = driver(&bench, Arc::new(Told::new(bench.settings())))?.observed(Arc::new(log));
             remark!("helve: runs what is due, with {model}. Stop it with Ctrl-C");
             let cancel = CancellationToken::new();
             let stop = async {
@@ -268,7 +279,7 @@ fn run_now(one: &One) -> Outcome {
     runtime.block_on(async {
         let schedule = find(&**bench.store(), &one.id).await?;
         bench.find_model(None).await?;
-        let driver = driver(&bench, Arc::new(ToLog))?;
+        let driver = driver(&bench, Arc::new(Told::new(bench.settings())))?;
         let run = tokio::select! {
             run = driver.run_now(&schedule) => run?,
             () = setup::asked_to_stop() => {
@@ -287,20 +298,8 @@ fn run_now(one: &One) -> Outcome {
     })
 }
 
-/// Notices go to standard output, and to the channel where there is one.
-struct ToLog;
-
-#[async_trait]
-impl Notify for ToLog {
-    async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
-        let name = schedule.name.as_deref().unwrap_or(&schedule.id);
-        say!("[{}] {}", harmless(name), harmless(text));
-        true
-    }
-}
-
 /// What happens, a line each.
-fn log(what: &Happening) {
+pub(crate) fn log(what: &Happening) {
     let now = cadence::brief(Timestamp::now());
     match what {
         Happening::Began(schedule, run) if run.attempt > 1 => {
@@ -314,7 +313,7 @@ fn log(what: &Happening) {
     }
 }
 
-async fn all(store: &dyn Store) -> Result<Vec<Schedule>, Fault> {
+pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Schedule>, Fault> {
     let mut all = Vec::new();
     loop {
         let which = WhichSchedules { offset: all.len() as u64, most: PAGE, ..WhichSchedules::default() };

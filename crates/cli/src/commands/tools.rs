@@ -39,7 +39,7 @@ impl Args {
         let dialect = super::dialect(&settings)?;
         let name = dialect.name;
         let engine = setup::listing(&settings, dialect)?;
-        let specs: Vec<_> = engine.specs().cloned().collect();
+        let specs: Vec<_> = engine.specs().collect();
         match (self.format, self.tokens) {
             (Format::Table, false) => table(&specs),
             (Format::Table, true) => bills(&specs, Format::Openai, name),

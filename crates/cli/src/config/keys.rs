@@ -120,6 +120,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("sandbox.allow_hosts", List, "[]", Never, "Hosts that commands may reach with `sandbox.network = \"allowlist\"`: `example.org`, `*.example.org` for what is beneath it, either with a port. Ports are otherwise those of http and https. A name that leads into this machine or its network is refused; a private address is reached only where it is listed itself."),
     key("sandbox.writable", Paths, "[]", Never, "Further folders that commands may change."),
     key("sandbox.readable", Paths, "[]", Never, "Further folders that commands may read."),
+    key("sandbox.memory_mb", Number(0, 1 << 30), "null", Never, "The most memory in MiB that commands may use together, where control groups can be made, and that each process of theirs may use elsewhere. Without it: three quarters of what this machine or its control group has. 0 is no limit."),
     key("host.kind", Choice(&["local", "docker"]), "\"local\"", Never, "Where commands run: behind the walls of this machine, or in a container that is made for the session's first command and removed with the session. Files stay here; the container has the workspace and the roots at the same paths."),
     key("host.docker.endpoint", Text, "\"unix:///var/run/docker.sock\"", Never, "Where the container engine listens: `unix:///PATH` or `tcp://HOST:PORT`."),
     key("host.docker.image", Text, "\"debian:12\"", Never, "The image of the container. It needs a shell; it is pulled when it is missing."),
@@ -148,6 +149,13 @@ pub(crate) const KEYS: &[Key] = &[
     key("agents.max", Number(1, 16), "16", Never, "How many agents may work at once."),
     key("chat.reasoning", Flag, "false", May, "Whether `helve chat` shows what a model thinks aloud."),
     key("store.file", Kind::Path, "null", Never, "The file that keeps conversations, notes and schedules. Without it, `helve.db` in the state folder."),
+    key("memory.weight_meaning", Amount, "0.7", Never, "What likeness of meaning counts when notes are searched, beside `memory.weight_words`."),
+    key("memory.weight_words", Amount, "0.3", Never, "What the words themselves count when notes are searched."),
+    key("memory.model", Kind::Path, "null", Never, "A folder with an embedding model in model2vec's form (`model.safetensors`, `tokenizer.json`), in place of the small one inside the program."),
+    key("memory.embeddings_url", Text, "null", Never, "The address of an OpenAI-compatible endpoint that makes the vectors of notes, such as `http://127.0.0.1:11434/v1`. What is noted and what is looked for is sent there."),
+    key("memory.embeddings_model", Text, "null", Never, "The embedding model of that endpoint."),
+    key("memory.embeddings_key_env", Text, "null", Never, "The name of the environment variable that holds that endpoint's key."),
+    key("schedule.in_chat", Flag, "true", Never, "Whether `helve chat` runs schedules that are due while it is open."),
     key("schedule.timezone", Text, "\"UTC\"", Never, "The IANA name of the zone that the times of schedules are read in where a model names none."),
     key("schedule.min_interval_secs", Number(60, 31_536_000), "60", Never, "The least time between two runs of one schedule."),
     key("schedule.max_per_user", Number(0, 100_000), "50", Never, "How many schedules a user may have."),
@@ -169,6 +177,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("search.engine", Text, "null", Never, "The id of Google's search engine (`cx`). Without it, the variable `GOOGLE_CSE_ID`."),
     key("channels", Kind::Channels, "{}", Never, "Ways out to people, by their names: `[channels.NAME]` with `kind` and `allow`, the addresses that may be written to (`*` stands for any letters). `log` has `to` (`stderr`, `stdout` or a file); `webhook` has `url` and `secret_env`; `mail` has `server`, `port`, `tls` (`starttls`, `implicit` or `none`), `user`, `password_env`, `from`, `subject` and `ca_file`; `signal` has `url` (of a signal-cli daemon) and `account`."),
     key("home_channel", Text, "null", Never, "Where files go that are sent to the user, as `channel:address`."),
+    key("hooks", List, "[]", Never, "Webhooks that `helve serve` takes at `/hooks/NAME`, each as `NAME=VARIABLE`: the environment variable holds the secret that bodies are signed with. What comes becomes a message in the conversation `hook:NAME`."),
     key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere. Records of servers are kept for 30 days."),
     key("scrub.enabled", Flag, "true", Never, "Whether keys and tokens are taken out of replies."),
     key("scrub.secrets_env", List, "[]", Never, "Names of environment variables whose values are taken out of replies too."),
@@ -264,7 +273,9 @@ impl Kind {
             Self::List | Self::Paths | Self::Programs | Self::Modules if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|error| format!("starts like a JSON list, but: {error}"))?
             }
-            Self::Servers | Self::Channels => serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?,
+            Self::Servers | Self::Channels => {
+                serde_json::from_str(text).map_err(|error| format!("must be a JSON object: {error}"))?
+            }
             Self::List | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }

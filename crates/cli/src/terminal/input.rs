@@ -16,7 +16,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr},
 };
-use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
+use rustyline::{Config, Editor, ExternalPrinter as _, error::ReadlineError, history::FileHistory};
 use tokio::sync::{mpsc as later, oneshot};
 
 use super::Screen;
@@ -90,10 +90,16 @@ impl Input {
     /// Asks for a line. What others write meanwhile waits.
     pub(crate) async fn line(&self, words: &str, keep: bool) -> Typed {
         let (answer, answered) = oneshot::channel();
-        self.screen.hold();
+        // Where nothing stands on the screen, nothing has to wait.
+        let holds = self.live || !words.is_empty();
+        if holds {
+            self.screen.hold();
+        }
         let sent = self.wishes.send(Wish::Line { words: words.to_owned(), keep, answer });
         let typed = if sent.is_ok() { answered.await.unwrap_or(Typed::End) } else { Typed::End };
-        self.screen.release();
+        if holds {
+            self.screen.release();
+        }
         typed
     }
 
@@ -136,6 +142,9 @@ fn keyboard(wanted: &mpsc::Receiver<Wish>, screen: &Screen, history: Option<&Pat
     let Some(mut editor) = editor else { return pipe(wanted, screen) };
     if let Some(file) = history {
         _ = editor.load_history(file);
+    }
+    if let Ok(mut printer) = editor.create_external_printer() {
+        screen.above(Box::new(move |text| printer.print(text).is_ok()));
     }
     let mut begun = String::new();
     let mut watch: Option<Watch> = None;

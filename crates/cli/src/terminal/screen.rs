@@ -36,8 +36,13 @@ struct Inner {
     drawn: bool,
     /// What waits until a question is answered.
     held: Option<String>,
+    /// Writes above a line that is being typed.
+    above: Option<Above>,
     frame: usize,
 }
+
+/// Writes above a line that is being typed; whether it did.
+pub(super) type Above = Box<dyn FnMut(String) -> bool + Send>;
 
 impl Screen {
     /// A screen that writes here.
@@ -50,6 +55,7 @@ impl Screen {
             typed: String::new(),
             drawn: false,
             held: None,
+            above: None,
             frame: 0,
         };
         Self { look, inner: Arc::new(Mutex::new(inner)) }
@@ -135,6 +141,20 @@ impl Screen {
     /// Words before an answer, past what waits.
     pub(crate) fn prompt(&self, words: &str) {
         self.lock().put(words);
+    }
+
+    /// Says what writes above a line that is being typed.
+    pub(super) fn above(&self, above: Above) {
+        self.lock().above = Some(above);
+    }
+
+    /// Writes what waits above the line that is being typed, where that can be done.
+    pub(crate) fn surface(&self) {
+        let mut inner = self.lock();
+        let Some(held) = inner.held.as_mut().map(std::mem::take).filter(|it| !it.is_empty()) else { return };
+        if !inner.above.as_mut().is_some_and(|write| write(held.clone())) {
+            inner.held = Some(held);
+        }
     }
 
     /// Writes what had to wait.

@@ -164,6 +164,19 @@ impl Tmux {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
+    /// Waits until the program has ended.
+    fn until_ended(&self) {
+        let began = Instant::now();
+        while self.tmux(&["list-panes", "-F", "#{pane_dead}"]).trim() != "1" {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "the program goes on:\n{}",
+                self.tmux(&["capture-pane", "-p"])
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The screen once it holds these words, with what differs from run to run taken out.
     fn until(&self, desk: &Desk, words: &str) -> String {
         let began = Instant::now();
@@ -239,7 +252,7 @@ Written.
     tmux.until(&desk, "› typed ahead");
     tmux.keys(&["C-u"]);
     tmux.keys(&["/quit", "Enter"]);
-    tmux.until(&desk, "Pane is dead");
+    tmux.until_ended();
 
     let tmux = Tmux::new("resumed").unwrap();
     tmux.start(&desk, &["chat", "--continue"]);
@@ -251,5 +264,5 @@ Written.
     tmux.keys(&["C-c"]);
     tmux.until(&desk, "Ctrl-C again ends the program");
     tmux.keys(&["C-c"]);
-    tmux.until(&desk, "Pane is dead");
+    tmux.until_ended();
 }

@@ -34,25 +34,27 @@ fn bash(command: impl Into<String>) -> Step {
 }
 
 /// A worker runs a command, tells of it, and ends.
-fn worker(task: &'static str, command: &'static str) -> (String, Step) {
+fn worker(task: &'static str, command: impl Into<String>) -> (String, Step) {
+    let command = command.into();
     lane(&format!("Your task is {task}."), move |said, _| match said {
-        0 => bash(command).saying(format!("I begin {task}.")),
+        0 => bash(&command).saying(format!("I begin {task}.")),
         1 => walkthrough("completed", json!({ "risks": ["parts/t1.txt may be missing"] })),
         _ => Step::text("Done."),
     })
 }
 
+/// Writes a part, and commits it.
+fn part(task: &str) -> String {
+    format!("mkdir -p parts && echo {task} > parts/{task}.txt && git add --all && git commit --quiet -m 'Add {task}'")
+}
+
 /// The story's model: eight tasks, two refineries, one conflict, one change of the plan, and perhaps one silence.
 fn story(silent: bool) -> Script {
-    let commit = "git add --all && git commit --quiet -m";
-    let part = |task: &'static str| -> &'static str {
-        Box::leak(format!("mkdir -p parts && echo {task} > parts/{task}.txt && {commit} 'Add {task}'").into_boxed_str())
-    };
     let lanes = [
         worker("t1", part("t1")),
         // It leaves its work uncommitted.
         worker("t2", "mkdir -p parts && echo t2 > parts/t2.txt && echo two >> list.txt"),
-        worker("t3", "mkdir -p parts && echo t3 > parts/t3.txt && echo three >> list.txt && git commit -qam 'List three' && git add -A && git commit -qm 'Add t3'"),
+        worker("t3", format!("echo three >> list.txt && git commit --quiet -am 'List three' && {}", part("t3"))),
         lane("Your task is t4.", move |said, first| match said {
             0 if silent && first.contains("forge/t4/1") => Step::text("Hm").fault(Fault::StallAfter(1)),
             0 => bash(part("t4")),
@@ -67,14 +69,21 @@ fn story(silent: bool) -> Script {
         worker("t9", part("t9")),
         refinery("r2", &["t6", "t7", "t8"], false),
         lane("Merging the branch", |said, _| match said {
-            0 => bash("grep -v -e '^<<<<<<<' -e '^=======' -e '^>>>>>>>' list.txt | sort > list.new; mv list.new list.txt"),
+            0 => bash(
+                "grep -v -e '^<<<<<<<' -e '^=======' -e '^>>>>>>>' list.txt | sort > list.new; mv list.new list.txt",
+            ),
             _ => Step::text("Kept both lines."),
         }),
-        lane("A run is under way", |_, _| Step::text(json!({
-            "addedNodes": [{ "id": "t9", "type": "task", "agentType": 1, "dependencies": ["r1"] }],
-            "addedEdges": [{ "from": "t9", "to": "r2" }],
-            "tasks": { "t9": document("t9", "1", &["r1"]) },
-        }).to_string())),
+        lane("A run is under way", |_, _| {
+            Step::text(
+                json!({
+                    "addedNodes": [{ "id": "t9", "type": "task", "agentType": 1, "dependencies": ["r1"] }],
+                    "addedEdges": [{ "from": "t9", "to": "r2" }],
+                    "tasks": { "t9": document("t9", "1", &["r1"]) },
+                })
+                .to_string(),
+            )
+        }),
     ];
     lanes.into_iter().fold(Script::default(), |script, (words, step)| script.lane(&words, [step]))
 }
@@ -138,7 +147,10 @@ fn document(id: &str, kind: &str, dependencies: &[&str]) -> String {
 /// A repository with a first commit, and the plan beside it.
 fn repository(desk: &Desk) {
     desk.put("work/list.txt", "one\n").put("work/README", "Parts.\n");
-    desk.put("work/test.sh", "set -e\nfor f in parts/*.txt; do test \"$(cat $f)\" = \"$(basename $f .txt)\"; done\n! grep '^<<<' list.txt\n");
+    desk.put(
+        "work/test.sh",
+        "set -e\nfor f in parts/*.txt; do test \"$(cat $f)\" = \"$(basename $f .txt)\"; done\n! grep '^<<<' list.txt\n",
+    );
     git(desk, &["init", "--quiet", "--initial-branch=main"]);
     git(desk, &["add", "--all"]);
     git(desk, &["-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "Begin"]);
@@ -187,7 +199,8 @@ fn events(desk: &Desk) -> Vec<Value> {
 
 /// Nothing is left: no work tree, no process, no lock.
 fn nothing_is_left(desk: &Desk) {
-    let left: Vec<_> = fs::read_dir(desk.path("work/.forge/worktrees")).unwrap().flatten().map(|it| it.path()).collect();
+    let left: Vec<_> =
+        fs::read_dir(desk.path("work/.forge/worktrees")).unwrap().flatten().map(|it| it.path()).collect();
     assert!(left.is_empty(), "{left:?}");
     let here = desk.path("").display().to_string();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -206,7 +219,9 @@ fn nothing_is_left(desk: &Desk) {
 /// Processes that work beneath a folder.
 fn processes(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten().filter(|it| it.file_name().to_string_lossy().parse::<u32>().is_ok()) {
+    for entry in
+        fs::read_dir("/proc").unwrap().flatten().filter(|it| it.file_name().to_string_lossy().parse::<u32>().is_ok())
+    {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         let dir = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
@@ -251,13 +266,20 @@ fn a_plan_becomes_a_merged_main() {
     let desk = model.desk();
     repository(&desk);
     let ran = desk.run(&["forge", "run", "../plan", "--stale-after", "4"]);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}\n{}", ran.out, desk.get("work/.forge/runs/story/events.ndjson"));
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, ""),
+        "{}\n{}",
+        ran.out,
+        desk.get("work/.forge/runs/story/events.ndjson")
+    );
     assert!(ran.out.ends_with("story: completed, 11 of 11 merged\n"), "{}", ran.out);
     well_ended(&desk);
     assert_eq!(model.violations(), Vec::<String>::new());
 
     let events = events(&desk);
-    let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|it| it["type"] == kind).map(|it| &it["data"]).collect() };
+    let of =
+        |kind: &str| -> Vec<&Value> { events.iter().filter(|it| it["type"] == kind).map(|it| &it["data"]).collect() };
     assert_eq!(of("task.stale").iter().map(|it| it["taskId"].as_str().unwrap()).collect::<Vec<_>>(), ["t4"]);
     assert_eq!(of("task.retried"), [&json!({ "taskId": "t4", "attemptId": "2", "branch": "forge/t4/2" })]);
     assert_eq!(of("cr.emitted"), [&json!({ "crId": "cr-001", "title": "A ninth part", "emittedBy": "story-r1-1" })]);
@@ -275,7 +297,11 @@ fn a_plan_becomes_a_merged_main() {
         assert!(log.lines().any(|it| it == line), "{line} is not in\n{log}");
     }
     let status = desk.run(&["forge", "status", "story"]);
-    assert!(status.out.starts_with("story: completed, 11 of 11 merged\n  MERGED      t1  (type 1)\n"), "{}", status.out);
+    assert!(
+        status.out.starts_with("story: completed, 11 of 11 merged\n  MERGED      t1  (type 1)\n"),
+        "{}",
+        status.out
+    );
 }
 
 /// A number from a seed: xorshift.
@@ -296,11 +322,11 @@ fn an_executor_that_is_killed_is_followed_by_another() {
         let model = Model::of(story(false));
         let desk = model.desk();
         repository(&desk);
-        for _ in 0..kills.min(8) + 1 {
+        for _ in 0..=kills.min(8) {
             let what = if desk.path("work/.forge/artifacts/story/dag.json").exists() { "story" } else { "../plan" };
             let mut command = desk.command(&["forge", "run", what]);
             let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            let end = Instant::now() + Duration::from_millis(next(&mut seed) % 4_000);
+            let end = Instant::now() + Duration::from_millis(next(&mut seed) % 3_000);
             let mut ended = None;
             while ended.is_none() && (killed >= kills || Instant::now() < end) {
                 std::thread::sleep(Duration::from_millis(5));
@@ -320,4 +346,41 @@ fn an_executor_that_is_killed_is_followed_by_another() {
         trees.insert(well_ended(&desk));
     }
     assert_eq!(trees.len(), 1, "every ending is the same");
+}
+
+#[test]
+fn many_work_trees_commit_at_once_and_nothing_is_lost() {
+    let number = |name: &str, usual: usize| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(usual);
+    let (trees, commits) = (number("HELVE_WORKTREES", 4), number("HELVE_COMMITS", 10));
+    let (_, step) = lane("", move |said, first| match said {
+        0 => {
+            let told = first.split("Your task is ").nth(1).unwrap_or_default();
+            let task = told.split('.').next().unwrap_or_default();
+            bash(format!(
+                "for n in $(seq {commits}); do echo $n > {task}-$n.txt && git add --all && git commit --quiet -m \"{task} $n\" || exit 1; done"
+            ))
+        }
+        1 => walkthrough("completed", json!({})),
+        _ => Step::text("Done."),
+    });
+    let model = Model::of(Script::default().lane("Your task is w", [step]));
+    let desk = model.desk();
+    desk.put("work/README", "Begin.\n");
+    git(&desk, &["init", "--quiet", "--initial-branch=main"]);
+    git(&desk, &["add", "--all"]);
+    git(&desk, &["-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "Begin"]);
+    let mut nodes = Vec::new();
+    for at in 0..trees {
+        let id = format!("w{at}");
+        desk.put(&format!("plan/tasks/{id}.md"), &document(&id, "1", &[]));
+        nodes.push(json!({ "id": id, "type": "task", "agentType": 1, "dependencies": [] }));
+    }
+    desk.put("plan/dag.json", &json!({ "runId": "story", "nodes": nodes }).to_string());
+    let ran = desk.run(&["forge", "run", "../plan", "--parallel", "16"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let log = git(&desk, &["log", "--no-merges", "--format=%s", "main"]);
+    assert_eq!(log.lines().collect::<BTreeSet<_>>().len(), trees * commits + 1);
+    assert_eq!(git(&desk, &["ls-files"]).lines().count(), trees * commits + 1);
+    assert_eq!(events(&desk).iter().filter(|it| it["type"] == "task.failed").count(), 0);
+    nothing_is_left(&desk);
 }

@@ -42,6 +42,11 @@ impl Model {
         Self { url: told.recv().unwrap(), asks }
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A desk whose settings name this model.
     pub(crate) fn desk(&self) -> Desk {
         self.at(Desk::new())

@@ -356,6 +356,8 @@ pub struct Command {
     pub network: Network,
     /// Give it a terminal of this size.
     pub terminal: Option<Terminal>,
+    /// Find out which folder its shell ends in, where the host can.
+    pub tell_dir: bool,
 }
 
 /// Names and values for a child's environment.
@@ -433,6 +435,9 @@ pub struct Exit {
     pub left_behind: bool,
     /// What a wall refused while it ran, in words for the model ("writing /etc/x was refused by the sandbox …").
     pub denials: Vec<String>,
+    /// The folder that its shell ended in, where that was asked for and the shell said it. Nobody has checked it.
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
 }
 
 /// A signal that may be sent to a process: a fixed list.

@@ -33,4 +33,7 @@ pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};
 pub use user::{Choice, Nobody, Question, Todo, TodoStatus, User, Verdict};
-pub use web::{Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Scheme, Supply, Web, WebQuery, WebResult, WebResults};
+pub use web::{
+    Fetch, Fetched, Freshness, NoWeb, PagePart, PageStyle, Redirects, Scheme, Supply, Web, WebQuery, WebResult,
+    WebResults,
+};

@@ -18,8 +18,12 @@ pub(crate) struct Bare;
 #[async_trait]
 impl Spawn for Bare {
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        let script = command.script.as_deref().unwrap_or("exec \"$@\"");
+        let ended_in = command.tell_dir.then(|| tempfile::NamedTempFile::new().unwrap().into_temp_path());
+        let trap = ended_in.as_ref().map(|file| format!("trap 'pwd -P >{}' EXIT\n", file.display()));
         let mut child = tokio::process::Command::new("bash")
-            .args(["--noprofile", "--norc", "-c", command.script.as_deref().unwrap_or_default()])
+            .args(["--noprofile", "--norc", "-c", &(trap.unwrap_or_default() + script), "bash"])
+            .args(&command.argv)
             .current_dir(command.dir.on_host())
             .envs(command.env.iter().cloned())
             .stdin(if command.input == Input::Closed { Stdio::null() } else { Stdio::piped() })
@@ -30,7 +34,7 @@ impl Spawn for Bare {
             .spawn()
             .map_err(|error| Error::failed(error.to_string()))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        Ok(Box::new(Running { child, stdin, stdout, stderr }))
+        Ok(Box::new(Running { child, stdin, stdout, stderr, ended_in }))
     }
 
     fn level(&self) -> Level {
@@ -43,6 +47,8 @@ struct Running {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// Where its shell writes the folder that it ends in.
+    ended_in: Option<tempfile::TempPath>,
 }
 
 async fn piece(stream: &mut Option<impl AsyncReadExt + Unpin>) -> Option<Vec<u8>> {
@@ -68,7 +74,9 @@ impl Process for Running {
             }
         }
         let code = self.child.wait().await.ok().and_then(|it| it.code()).unwrap_or(143);
-        Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new() })
+        let said = self.ended_in.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let dir = said.filter(|it| !it.is_empty()).map(|it| it.trim_end_matches('\n').into());
+        Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir })
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {

@@ -28,6 +28,8 @@ struct Stream {
     task: Option<String>,
     attempt: Option<String>,
     sink: Sink,
+    /// Who hears of it besides.
+    also: Option<Listener>,
 }
 
 enum Sink {
@@ -61,7 +63,7 @@ impl Events {
     }
 
     fn to(run: String, sink: Sink) -> Self {
-        Self(Some(Stream { run, task: None, attempt: None, sink }))
+        Self(Some(Stream { run, task: None, attempt: None, sink, also: None }))
     }
 
     /// The same, with the task and the attempt that the calls belong to.
@@ -69,6 +71,15 @@ impl Events {
         if let Some(stream) = &mut self.0 {
             stream.task = Some(task.into());
             stream.attempt = attempt;
+        }
+        self
+    }
+
+    /// The same, heard by this too, as it was recorded.
+    #[must_use]
+    pub fn also(mut self, listener: Listener) -> Self {
+        if let Some(stream) = &mut self.0 {
+            stream.also = Some(listener);
         }
         self
     }
@@ -105,22 +116,29 @@ impl Stream {
             event["timestamp"] = now().into();
             format!("{event}\n").into_bytes()
         };
-        match &self.sink {
+        let recorded = match &self.sink {
             Sink::File(log) => log.lock().unwrap_or_else(PoisonError::into_inner).append(line),
             Sink::Stdout(last) => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 *last += 1;
                 let mut out = io::stdout().lock();
-                out.write_all(&line(*last))?;
-                out.flush()
+                out.write_all(&line(*last)).and_then(|()| out.flush())
             }
             Sink::Listener(last, listener) => {
                 event["seq"] = (last.fetch_add(1, Ordering::Relaxed) + 1).into();
-                std::panic::catch_unwind(AssertUnwindSafe(|| listener(&event)))
-                    .map_err(|_| io::Error::other("the listener panicked"))
+                heard(listener, &event)
             }
+        };
+        match &self.also {
+            Some(listener) => recorded.and(heard(listener, &event)),
+            None => recorded,
         }
     }
+}
+
+fn heard(listener: &Listener, event: &Value) -> io::Result<()> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| listener(event)))
+        .map_err(|_| io::Error::other("the listener panicked"))
 }
 
 /// The time in UTC, to the millisecond.
@@ -164,6 +182,18 @@ mod tests {
         let shape: String = id.chars().map(|it| if it.is_ascii_hexdigit() && it != 'e' { 'x' } else { it }).collect();
         assert_eq!((&id[..4], &id[18..19], shape.matches('-').count(), id.len()), ("evt_", "4", 4, 40));
         assert_eq!((time.len(), &time[10..11], &time[19..20], &time[23..]), (24, "T", ".", "Z"));
+    }
+
+    #[test]
+    fn a_second_listener_hears_the_same() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = |name: &'static str| -> Listener {
+            let heard = heard.clone();
+            Arc::new(move |event: &Value| heard.lock().unwrap().push((name, event["seq"].clone())))
+        };
+        let events = Events::callback("r", listener("first")).also(listener("second"));
+        events.emit("x", json!({})).unwrap();
+        assert_eq!(*heard.lock().unwrap(), [("first", json!(1)), ("second", json!(1))]);
     }
 
     #[test]

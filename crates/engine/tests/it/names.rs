@@ -98,8 +98,32 @@ fn what_is_wrong_is_told_at_build() {
 async fn a_tool_of_your_own_joins_or_replaces() {
     let engine =
         builder().role("quiet").tool(extra("Mine", json!(null))).replace(extra("Say", json!({}))).build().unwrap();
-    let names: Vec<&str> = engine.specs().map(|spec| spec.name.as_str()).collect();
+    let names: Vec<String> = engine.specs().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["Say", "Mine"]);
     assert_eq!(engine.run("Say", "", call()).await.text, "mine");
     assert_eq!(engine.run("Mine", r#"{"anything": 1}"#, call()).await.text, "mine");
+}
+
+#[tokio::test]
+async fn tools_from_outside_come_and_go() {
+    let engine = builder().role("quiet").without(vec!["Bad*".into()]).tool(extra("Mine", json!({}))).build().unwrap();
+    let mut news = engine.news();
+    let names = || engine.specs().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+    let before = names();
+
+    // What is turned off stays out, and what a model cannot tell apart is no news.
+    let same = vec![extra("Mine", json!({})), extra("BadOne", json!({}))];
+    assert_eq!(engine.replace_outside(same), Ok(false));
+    assert_eq!(names(), before);
+
+    assert_eq!(engine.replace_outside(vec![extra("Late", json!({}))]), Ok(true));
+    assert!(news.changed().await);
+    assert_eq!(engine.run("Late", "{}", call()).await.text, "mine");
+    assert!(engine.run("Mine", "{}", call()).await.text.contains("Mine"), "it is told that it is gone");
+    assert_eq!(names().last().map(String::as_str), Some("Late"));
+
+    // A table that cannot be is refused whole, and the one before stays.
+    let twice = vec![extra("Say", json!({}))];
+    assert_eq!(engine.replace_outside(twice), Err(BuildError::Duplicate("Say".into())));
+    assert!(engine.get("Late").is_some());
 }

@@ -195,7 +195,7 @@ impl Program {
         };
         let code = code.unwrap_or(255);
         let signal = (129..=159).contains(&code).then(|| code - 128);
-        Exit { code, signal, left_behind: self.over, denials }
+        Exit { code, signal, left_behind: self.over, denials, dir: None }
     }
 
     async fn kill(&self, signal: &str) -> Result<()> {

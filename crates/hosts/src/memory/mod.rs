@@ -2,8 +2,8 @@
 //!
 //! Nothing here touches the machine: the files are a map, the shell and its commands are functions over it.
 
+mod braces;
 mod change;
-mod commands;
 mod export;
 mod fault;
 mod files;
@@ -52,11 +52,8 @@ impl Memory {
     /// Empty but for the usual folders.
     #[must_use]
     pub fn new() -> Self {
-        let limits = FsLimits::new()
-            .max_total_bytes(TOTAL)
-            .max_file_size(FILE)
-            .max_file_count(FILES)
-            .max_dir_count(FOLDERS);
+        let limits =
+            FsLimits::new().max_total_bytes(TOTAL).max_file_size(FILE).max_file_count(FILES).max_dir_count(FOLDERS);
         Self {
             files: Arc::new(InMemoryFs::with_limits(limits)),
             writing: Arc::default(),

@@ -24,7 +24,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{HOME, Memory, commands};
+use super::{HOME, Memory, braces};
 
 /// How long a script may run when nobody ends it before.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -148,9 +148,12 @@ impl Job {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().thread_stack_size(STACK).build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() },
+            Err(error) => {
+                return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() };
+            }
         };
         let mut bash = self.bash();
+        let script = braces::spelt(&self.script.text);
         let mut options = ExecOptions::new();
         if let Input::Bytes(bytes) = &self.script.input {
             options = options.stdin(bytes.clone());
@@ -166,7 +169,7 @@ impl Job {
             tokio::select! {
                 biased;
                 result = bash
-                    .execute(&self.script.text)
+                    .execute(&script)
                     .options(options)
                     .stdout_fn(|piece| keep(written, |it| &mut it.stdout, piece))
                     .stderr_fn(|piece| keep(written, |it| &mut it.stderr, piece))
@@ -197,7 +200,9 @@ impl Job {
     /// Why a script did not come to its end, and its exit code.
     fn told(&self, error: &bashkit::Error) -> (String, i32) {
         match error {
-            bashkit::Error::Parse { .. } => (format!("bash: syntax error: {error}\n"), 2),
+            bashkit::Error::Parse { message, line, .. } => {
+                (format!("bash: line {}: syntax error: {message}\n", (*line).max(1)), 2)
+            }
             bashkit::Error::Cancelled => ("bash: the script was ended\n".to_owned(), 130),
             bashkit::Error::ResourceLimit(LimitExceeded::Timeout(_)) => (late(self.script.limit), 124),
             bashkit::Error::ResourceLimit(limit) => {
@@ -235,7 +240,7 @@ impl Job {
         for (name, value) in &self.script.env {
             builder = builder.env(name, value);
         }
-        commands::install(builder).build()
+        builder.build()
     }
 }
 
@@ -251,7 +256,7 @@ fn keep(
 }
 
 fn exit(code: i32) -> Exit {
-    Exit { code, signal: None, left_behind: false, denials: Vec::new() }
+    Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
 }
 
 /// A script that runs. Dropping it ends it.

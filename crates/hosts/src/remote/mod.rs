@@ -320,7 +320,7 @@ impl Process for Program {
         }
         let what = self.told.recv().await.unwrap_or_else(|| {
             let denials = vec!["the connection to the program's machine was lost; the program was ended there".into()];
-            Noticed::Exit(Exit { code: 255, signal: None, left_behind: false, denials })
+            Noticed::Exit(Exit { code: 255, signal: None, left_behind: false, denials, dir: None })
         });
         match &what {
             Noticed::Exit(exit) => self.end = Some(exit.clone()),

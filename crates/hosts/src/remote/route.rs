@@ -350,7 +350,7 @@ impl Process for Sent {
         let status = self.child.wait().await.ok();
         let signal = self.ended_by.map(|it| if it == Signal::Kill { libc::SIGKILL } else { libc::SIGTERM });
         let code = status.and_then(|it| it.code()).unwrap_or(signal.map_or(255, |it| 128 + it));
-        let exit = Exit { code, signal, left_behind: false, denials: Vec::new() };
+        let exit = Exit { code, signal, left_behind: false, denials: Vec::new(), dir: None };
         self.end = Some(exit.clone());
         Noticed::Exit(exit)
     }

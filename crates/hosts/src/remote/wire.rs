@@ -165,6 +165,7 @@ impl Program {
             input: self.input,
             network: self.network,
             terminal: self.terminal,
+            tell_dir: false,
         })
     }
 }

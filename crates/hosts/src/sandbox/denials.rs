@@ -29,10 +29,30 @@ const NO_NETWORK: [&str; 9] = [
     "socket: Operation not permitted",
 ];
 
+/// Complaints of programs that get no more memory.
+const NO_MEMORY: [&str; 8] = [
+    "Cannot allocate memory",
+    "out of memory",
+    "Out of memory",
+    "memory allocation of",
+    "MemoryError",
+    "memory exhausted",
+    "std::bad_alloc",
+    "ReserveShadowMemoryRange",
+];
+
 /// The longest line that is looked at.
 const LINE: usize = 2048;
 /// The most places that are named.
 const MOST: usize = 5;
+
+/// The limits of memory: of the command alone, of all commands together, of each process.
+#[derive(Default)]
+struct Memory {
+    own: Option<u64>,
+    of_all: Option<u64>,
+    each: Option<u64>,
+}
 
 /// Reads along with a command's complaints.
 pub(crate) struct Denials {
@@ -43,7 +63,8 @@ pub(crate) struct Denials {
     writable: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     witness: Witness,
-    memory: Option<u64>,
+    memory: Memory,
+    short: bool,
     line: Vec<u8>,
     places: Vec<PathBuf>,
     network: bool,
@@ -61,7 +82,8 @@ impl Denials {
             writable: grants.filter(|(_, grant)| *grant == Grant::Write).map(|(place, _)| place.clone()).collect(),
             protected: launch.protected.clone(),
             witness: launch.witness.clone(),
-            memory: plan.limits.memory,
+            memory: Memory { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
+            short: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
@@ -85,6 +107,7 @@ impl Denials {
     fn take_line(&mut self) {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
         self.network |= self.network_off && NO_NETWORK.iter().any(|words| line.contains(words));
+        self.short |= NO_MEMORY.iter().any(|words| line.contains(words));
         let Some(words) = REFUSALS.iter().find(|words| line.contains(**words)) else { return };
         let Some(place) = place(&line, words) else { return };
         let place = lexical(&self.dir.join(place));
@@ -137,9 +160,19 @@ impl Denials {
         }
         told.extend(self.witness.tell());
         if out_of_memory {
-            let limit = self.memory.unwrap_or(0) >> 20;
+            let (limit, whose) = match (self.memory.own, self.memory.of_all) {
+                (Some(own), _) => (own, "it may have"),
+                (None, of_all) => (of_all.unwrap_or(0), "all commands may have together"),
+            };
+            let limit = limit >> 20;
             told.push(format!(
-                "the command used more memory than the {limit} MiB it may have, and was killed for that"
+                "the command used more memory than the {limit} MiB {whose}, and something in it was killed for that"
+            ));
+        } else if let (true, Some(each)) = (self.short, self.memory.each) {
+            told.push(format!(
+                "each process may have {} MiB of memory here; where that is too little, ask the user to raise memory_mb \
+                 under [sandbox] in helve.toml",
+                each >> 20
             ));
         }
         told
@@ -191,7 +224,8 @@ mod tests {
             writable: vec!["/w".into(), "/tmp".into()],
             protected: vec!["/w/.git/hooks".into()],
             witness: Witness::default(),
-            memory: None,
+            memory: Memory { each: Some(64 << 20), ..Memory::default() },
+            short: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
@@ -226,6 +260,14 @@ mod tests {
     #[test]
     fn ordinary_permissions_are_no_wall() {
         assert_eq!(told("bash: ./script: Permission denied\ncat: src: Is a directory\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_process_without_memory_hears_of_its_limit() {
+        let told = told("bash: xmalloc: cannot allocate 9 bytes\nmemory allocation of 99 bytes failed\n");
+        let limit = "each process may have 64 MiB of memory here; where that is too little, ask the user to raise \
+                     memory_mb under [sandbox] in helve.toml";
+        assert_eq!(told, [limit]);
     }
 
     #[test]

@@ -7,14 +7,17 @@
 use std::{
     collections::HashMap,
     fs::{self, DirBuilder, File, OpenOptions},
-    io,
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Component, Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use helve_contract::{Error, Result};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use crate::supervise::Keep;
 
@@ -148,7 +151,12 @@ impl StandIn {
         if about.is_dir() {
             mode == 0o555 && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
         } else {
-            about.is_file() && mode == 0o444 && about.len() == 0 && about.nlink() == 1
+            let said = content(path);
+            about.is_file()
+                && mode == 0o444
+                && about.nlink() == 1
+                && about.len() == said.len() as u64
+                && (said.is_empty() || fs::read(path).is_ok_and(|it| it == said))
         }
     }
 
@@ -187,7 +195,10 @@ impl StandIn {
 fn make(path: &Path, shape: Shape) -> io::Result<Option<File>> {
     let made = match shape {
         Shape::Folder => DirBuilder::new().mode(0o555).create(path),
-        Shape::File => OpenOptions::new().write(true).create_new(true).mode(0o444).open(path).map(drop),
+        Shape::File if content(path).is_empty() => {
+            OpenOptions::new().write(true).create_new(true).mode(0o444).open(path).map(drop)
+        }
+        Shape::File => written(path),
     };
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -200,6 +211,25 @@ fn make(path: &Path, shape: Shape) -> io::Result<Option<File>> {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let there = fs::symlink_metadata(path);
     Ok(there.is_ok_and(|there| lock.metadata().is_ok_and(|ours| same(&ours, &there))).then_some(lock))
+}
+
+/// What is in a stand-in. Git refuses to work where this file is empty; in this one it reads that all is where it was.
+fn content(path: &Path) -> &'static [u8] {
+    if path.ends_with(".git/commondir") { b".\n" } else { b"" }
+}
+
+/// Makes a stand-in with something in it. Nobody sees it without: it is written elsewhere, and moved.
+fn written(path: &Path) -> io::Result<()> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let aside = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o444).open(&aside)?;
+    file.write_all(content(path))?;
+    let moved = renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE);
+    if moved.is_err() {
+        _ = fs::remove_file(&aside);
+    }
+    Ok(moved?)
 }
 
 impl Drop for StandIn {

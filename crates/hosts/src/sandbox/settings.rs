@@ -5,6 +5,15 @@ use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 use helve_contract::ports::Level;
 
 pub use crate::supervise::Limits;
+use crate::supervise::most_memory;
+
+impl Limits {
+    /// The usual limits of memory: three quarters of what there is, so that no command takes the machine down.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        Self { memory_of_all: most_memory(), ..Self::default() }
+    }
+}
 
 /// What an operator decides about the sandbox.
 #[derive(Clone, Debug, Default)]

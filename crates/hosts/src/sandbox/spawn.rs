@@ -24,7 +24,7 @@ use rustix::{
 use super::{
     bwrap, environment, protect,
     report::{Report, Trial},
-    settings::{Net, SandboxSettings, Wanted},
+    settings::{Limits, Net, SandboxSettings, Wanted},
     view::View,
     witness::Witness,
 };
@@ -59,6 +59,8 @@ struct Found {
     stage: PathBuf,
     bwrap: Option<PathBuf>,
     no_more_namespaces: bool,
+    /// Whether a control group holds the memory of all commands.
+    memory_group: bool,
     private: Option<Private>,
 }
 
@@ -117,6 +119,8 @@ impl Inner {
             limits: self.settings.limits.clone(),
             home_file: setting.home_file(),
             forward: setting.forward(),
+            data: found.each_data(&self.settings.limits, level),
+            tell_dir: command.tell_dir && command.script.is_some(),
         };
         Ok(Launch {
             program,
@@ -354,6 +358,7 @@ impl Found {
             stage,
             bwrap: bwrap.clone().ok(),
             no_more_namespaces: true,
+            memory_group: supervise::can_limit_memory(),
             private: None,
         };
         let candidates: &[Level] = match settings.wanted {
@@ -424,6 +429,8 @@ impl Found {
                 limits: settings.limits.clone(),
                 home_file: None,
                 forward: None,
+                data: None,
+                tell_dir: false,
             },
             input: Input::Closed,
             terminal: None,
@@ -434,6 +441,11 @@ impl Found {
             cgroup: None,
             keep: Keep::new(),
         })
+    }
+
+    /// How much data each process may have, where no group limits the memory of all.
+    fn each_data(&self, limits: &Limits, level: Level) -> Option<u64> {
+        limits.memory_of_all.filter(|_| level >= Level::Rules && !self.memory_group)
     }
 
     /// What to start so that the stage runs behind the outer walls of a level.
@@ -480,7 +492,11 @@ fn notes(settings: &SandboxSettings) -> Vec<String> {
         Net::Listed => "network: listed hosts only for commands, through a proxy (L2, L3; off at L1)",
         Net::On => "network: on for commands",
     };
-    vec![network.to_owned()]
+    let memory = settings.limits.memory_of_all.map(|most| {
+        let whose = if supervise::can_limit_memory() { "all commands together" } else { "each process of a command" };
+        format!("memory: at most {} MiB for {whose}", most >> 20)
+    });
+    [network.to_owned()].into_iter().chain(memory).collect()
 }
 
 /// How the names of private folders begin.

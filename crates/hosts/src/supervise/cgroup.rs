@@ -4,53 +4,97 @@ use std::{
     fs, io,
     os::fd::RawFd,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
 use super::plan::Limits;
 
-/// The group that all commands of this engine with one limit are born into.
+/// What all commands that are born into one group may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    /// Processes of each of them.
+    pub(super) processes: u64,
+    /// Bytes of memory of all together.
+    pub(super) memory: Option<u64>,
+}
+
+/// The groups that all commands of this engine with the same limits are born into.
 ///
 /// Moving a process into a group makes every processor wait for the others, which takes longer than starting it. So the
 /// thread that starts commands goes there once, and its children need not. Only groups of version 1 take single threads.
 pub(super) struct Nursery {
-    limit: u64,
-    dir: PathBuf,
+    shares: Shares,
+    dirs: Vec<PathBuf>,
+    memory: Option<Arc<Path>>,
 }
 
 impl Nursery {
     /// How many commands may reach their limit at once.
     const CROWD: u64 = 4;
 
-    /// Brings the calling thread into the group for a limit, if it is not there already.
-    pub(super) fn enter(now: &mut Option<Self>, limit: u64) {
-        if now.as_ref().is_some_and(|nursery| nursery.limit == limit) {
+    /// Brings the calling thread into the groups for these limits, if it is not there already.
+    pub(super) fn enter(now: &mut Option<Self>, shares: Shares) {
+        if now.as_ref().is_some_and(|nursery| nursery.shares == shares) {
             return;
         }
-        let Some(next) = Self::make(limit) else { return };
-        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-        if fs::write(next.dir.join("tasks"), thread).is_ok() {
-            // The one before goes when its last command has ended; until then it cannot.
-            *now = Some(next);
-        }
+        // The ones before go when their last command has ended; until then they cannot.
+        let next = now.insert(Self { shares, dirs: Vec::new(), memory: None });
+        let processes = shares.processes.saturating_mul(Self::CROWD);
+        next.dirs.extend(Self::join("pids", shares.processes, "pids.max", processes));
+        let memory = shares.memory.and_then(|most| Self::join("memory", most, "memory.limit_in_bytes", most));
+        next.memory = memory.as_deref().map(Arc::from);
+        next.dirs.extend(memory);
     }
 
-    fn make(limit: u64) -> Option<Self> {
-        let parent = separate("pids")?;
+    /// A group of one controller, with the calling thread in it.
+    fn join(controller: &str, name: u64, file: &str, limit: u64) -> Option<PathBuf> {
+        let parent = separate(controller)?;
         sweep(&parent);
-        let dir = parent.join(format!("helve-{}-{limit}", std::process::id()));
+        let dir = parent.join(format!("helve-{}-{name}", std::process::id()));
         fs::create_dir(&dir).or_else(|error| if dir.is_dir() { Ok(()) } else { Err(error) }).ok()?;
-        let nursery = Self { limit, dir };
-        fs::write(nursery.dir.join("pids.max"), limit.saturating_mul(Self::CROWD).to_string()).ok()?;
-        Some(nursery)
+        fs::write(dir.join(file), limit.to_string()).ok()?;
+        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+        fs::write(dir.join("tasks"), thread).ok().map(|()| dir)
+    }
+
+    /// The group that holds the memory of all commands, if there is one.
+    pub(super) fn memory(&self) -> Option<Arc<Path>> {
+        self.memory.clone()
     }
 }
 
 impl Drop for Nursery {
     fn drop(&mut self) {
-        _ = fs::remove_dir(&self.dir);
+        self.dirs.iter().for_each(|dir| _ = fs::remove_dir(dir));
     }
+}
+
+/// How often something in a group was killed because the group's memory was used up.
+pub(super) fn killed_for_memory(dir: &Path) -> u64 {
+    let texts =
+        ["memory.events", "memory.oom_control"].iter().filter_map(|file| fs::read_to_string(dir.join(file)).ok());
+    let count = |text: String| text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok());
+    texts.filter_map(count).sum()
+}
+
+/// Whether all commands together can be held to an amount of memory here.
+pub(crate) fn can_limit_memory() -> bool {
+    separate("memory").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
+}
+
+/// Three quarters of the memory that this machine has, or of what this process may have of it.
+pub(crate) fn most_memory() -> Option<u64> {
+    let about = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    let machine = total?.trim().parse::<u64>().ok()?.saturating_mul(1024);
+    let own = separate("memory").map(|dir| dir.join("memory.limit_in_bytes"));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let one = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let one = one.map(|group| Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/')).join("memory.max"));
+    let limits = [own, one].into_iter().flatten().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    limits.chain([machine]).min().map(|most| most / 4 * 3)
 }
 
 /// Whether commands can be held to a number of processes here.
@@ -124,12 +168,7 @@ impl Cgroup {
 
     /// Whether something in the group was killed because its memory was used up.
     pub(super) fn ran_out_of_memory(&self) -> bool {
-        self.dirs.iter().any(|dir| {
-            ["memory.events", "memory.oom_control"].iter().any(|file| {
-                let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
-                text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
-            })
-        })
+        self.dirs.iter().any(|dir| killed_for_memory(dir) > 0)
     }
 }
 

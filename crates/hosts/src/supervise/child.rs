@@ -1,7 +1,7 @@
 //! Between fork and exec: the inner walls go up around the command, one after the other.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::{
         fd::{AsFd, OwnedFd},
         unix::process::CommandExt,
@@ -22,7 +22,8 @@ use rustix::{
 };
 
 use super::{
-    plan::{Grant, Limits, Plan, Rules, Stdin, Tree},
+    dir::Tell,
+    plan::{Grant, Plan, Rules, Stdin, Tree},
     seccomp, sys,
 };
 
@@ -30,32 +31,48 @@ use super::{
 const RULES: ABI = ABI::V6;
 
 /// Becomes the command. Returns only when that failed, with the reason.
-pub(super) fn become_command(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> String {
-    if let Err(error) = prepare(plan, stdin, terminal) {
+pub(super) fn become_command(
+    plan: &Plan,
+    stdin: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
+    tell: Option<Tell>,
+) -> String {
+    if let Err(error) = prepare(plan, stdin, terminal, tell.as_ref()) {
         return error;
     }
     let mut argv = plan.argv.iter();
     let Some(program) = argv.next() else { return "there is no program to start".to_owned() };
-    let error = Command::new(program).args(argv).env_clear().envs(plan.env.iter().cloned()).exec();
+    let mut command = Command::new(program);
+    command.args(argv).env_clear().envs(plan.env.iter().cloned());
+    if tell.is_some() {
+        command.env(Tell::VARIABLE.0, Tell::VARIABLE.1);
+    }
+    let error = command.exec();
     format!("cannot start {program}: {error}")
 }
 
-fn prepare(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
+fn prepare(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>, tell: Option<&Tell>) -> Result<(), String> {
     sys::reset_signals();
     setsid().map_err(saying("cannot make a session"))?;
     connect(plan.stdin, stdin, terminal)?;
-    limit(&plan.limits, plan.tree)?;
+    limit(plan)?;
     chdir(&plan.dir).map_err(|error| format!("cannot go to {}: {error}", plan.dir.display()))?;
     let Some(walls) = &plan.walls else {
-        return sys::close_on_exec().map_err(saying("cannot close files"));
+        return close_files(tell);
     };
     if plan.tree == Tree::Walk {
         drop_capabilities()?;
     }
     set_no_new_privs(true).map_err(saying("cannot give up privileges"))?;
     restrict_files(&walls.rules)?;
-    sys::close_on_exec().map_err(saying("cannot close files"))?;
+    close_files(tell)?;
     sys::load_filter(&seccomp::filter(walls.sockets)).map_err(saying("cannot load the filter of system calls"))
+}
+
+/// Nothing that is open here is open in the command, but what its shell needs to say where it ends.
+fn close_files(tell: Option<&Tell>) -> Result<(), String> {
+    sys::close_on_exec().map_err(saying("cannot close files"))?;
+    tell.map_or(Ok(()), Tell::place).map_err(saying("cannot open the way back for the folder"))
 }
 
 fn saying<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
@@ -78,7 +95,8 @@ fn connect(kind: Stdin, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Re
     sys::place(&input, 0).map_err(&failed)
 }
 
-fn limit(limits: &Limits, tree: Tree) -> Result<(), String> {
+fn limit(plan: &Plan) -> Result<(), String> {
+    let (limits, tree) = (&plan.limits, plan.tree);
     // Without a namespace the kernel counts everything the user runs, so a tight limit would hit the wrong ones.
     let processes = if tree == Tree::Namespace { limits.processes } else { limits.processes.max(4096) };
     for (resource, most) in [
@@ -86,12 +104,17 @@ fn limit(limits: &Limits, tree: Tree) -> Result<(), String> {
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, processes),
-    ] {
+    ]
+    .into_iter()
+    .chain(plan.data.map(|most| (Resource::Data, most)))
+    {
         let now = getrlimit(resource);
         let most = now.maximum.map_or(most, |above| most.min(above));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(saying("cannot set limits"))?;
     }
+    // When the machine itself runs out of memory, commands go first. Where `/proc` cannot be written, they do not.
+    _ = fs::write("/proc/self/oom_score_adj", "800");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     thread,
@@ -34,7 +34,7 @@ use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
 
 use super::{
     Cgroup,
-    cgroup::Nursery,
+    cgroup::{Nursery, Shares},
     plan::{FAILED, HELLO, MARKER, Plan, STARTED, Stdin},
     process::Running,
     terminal,
@@ -95,7 +95,8 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
     keep.extend(launch.cgroup.clone().map(|group| Box::new(group) as Box<dyn Any + Send>));
     let job = Job {
         command,
-        processes: (launch.level >= Level::Rules).then_some(launch.plan.limits.processes),
+        shares: (launch.level >= Level::Rules)
+            .then_some(Shares { processes: launch.plan.limits.processes, memory: launch.plan.limits.memory_of_all }),
         keep,
         started: Box::new(move |answer| _ = started.send(answer)),
         gone: Box::new(move || _ = gone.send(())),
@@ -142,7 +143,7 @@ pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
     let (started, pid) = mpsc::sync_channel(1);
     let job = Job {
         command,
-        processes: None,
+        shares: None,
         keep: Vec::new(),
         started: Box::new(move |answer| _ = started.send(answer)),
         gone: Box::new(|| {}),
@@ -157,11 +158,11 @@ pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
         _ = wires.control.read_to_end(&mut answer);
     }
     let trouble = match answer.split_first() {
-        // Started, ended, status 0, nothing left behind.
-        Some((&STARTED, [_, 0, 0, 0, 0, 0])) => return Ok(()),
+        // Started, ended, status 0, nothing left behind, no folder.
+        Some((&STARTED, [_, 0, 0, 0, 0, 0, 0, 0])) => return Ok(()),
         Some((&FAILED, rest)) => String::from_utf8_lossy(rest.get(4..).unwrap_or_default()).into_owned(),
         _ => {
-            _ = rustix::process::pidfd_send_signal(&born, rustix::process::Signal::KILL);
+            _ = rustix::process::pidfd_send_signal(&born.handle, rustix::process::Signal::KILL);
             let mut words = Vec::new();
             _ = File::from(wires.err).take(4096).read_to_end(&mut words);
             String::from_utf8_lossy(&words).trim().to_owned()
@@ -251,11 +252,18 @@ fn cannot_start(error: io::Error) -> Error {
 /// A stage to start, and whom to tell.
 struct Job {
     command: Command,
-    /// How many processes it may have, where it is to be held to that.
-    processes: Option<u64>,
+    /// What it may have, where it is to be held to that.
+    shares: Option<Shares>,
     keep: Keep,
-    started: Box<dyn FnOnce(io::Result<Arc<OwnedFd>>) + Send>,
+    started: Box<dyn FnOnce(io::Result<Born>) + Send>,
     gone: Box<dyn FnOnce() + Send>,
+}
+
+/// A stage that was started.
+pub(super) struct Born {
+    pub(super) handle: Arc<OwnedFd>,
+    /// The group that holds its memory and that of others.
+    pub(super) memory: Option<Arc<Path>>,
 }
 
 struct Ward {
@@ -311,15 +319,16 @@ impl Warden {
             }
             _ = rustix::io::read(ear, &mut [0_u8; 8]);
             while let Ok(job) = inbox.try_recv() {
-                if let Some(limit) = job.processes {
-                    Nursery::enter(&mut nursery, limit);
+                if let Some(shares) = job.shares {
+                    Nursery::enter(&mut nursery, shares);
                 }
-                wards.extend(Self::start(job));
+                let memory = nursery.as_ref().and_then(Nursery::memory);
+                wards.extend(Self::start(job, memory));
             }
         }
     }
 
-    fn start(mut job: Job) -> Option<Ward> {
+    fn start(mut job: Job, memory: Option<Arc<Path>>) -> Option<Ward> {
         let child = match job.command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -332,7 +341,7 @@ impl Warden {
         match open_handle(&child) {
             Ok(handle) => {
                 let handle = Arc::new(handle);
-                (job.started)(Ok(handle.clone()));
+                (job.started)(Ok(Born { handle: handle.clone(), memory }));
                 Some(Ward { child, handle, keep: job.keep, gone: job.gone })
             }
             Err(error) => {

@@ -6,9 +6,11 @@
 
 mod cgroup;
 mod child;
+mod dir;
 mod forward;
 mod harden;
 mod launch;
+mod leash;
 mod plan;
 mod process;
 mod seccomp;
@@ -17,9 +19,10 @@ mod sys;
 mod terminal;
 mod tree;
 
-pub(crate) use cgroup::{Cgroup, can_limit};
+pub(crate) use cgroup::{Cgroup, can_limit, can_limit_memory, most_memory};
 pub use harden::harden;
 pub(crate) use launch::{Keep, Launch, launch, try_out};
+pub use leash::leashed;
 pub use plan::Limits;
 pub(crate) use plan::{Forward, Grant, Plan, Rules, Sockets, Stdin, Tree, Walls};
 pub use stage::inner_stage;

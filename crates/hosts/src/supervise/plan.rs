@@ -13,7 +13,8 @@ pub(super) const HELLO: u8 = 0;
 pub(super) const STARTED: u8 = b'S';
 /// The stage's answer when it could not be started; a length (4 bytes) and text follow.
 pub(super) const FAILED: u8 = b'F';
-/// The stage's last word: the wait status (4 bytes) and whether something was left behind (1 byte) follow.
+/// The stage's last word: the wait status (4 bytes), whether something was left behind (1 byte), and the folder that the
+/// shell ended in (a length of 2 bytes, and its name) follow.
 pub(super) const ENDED: u8 = b'X';
 
 /// All that the stage needs to know. Travels in a sealed file without a name, never in the environment.
@@ -31,6 +32,10 @@ pub(crate) struct Plan {
     pub(crate) home_file: Option<(PathBuf, String)>,
     /// The way to a proxy, where the command may reach some hosts.
     pub(crate) forward: Option<Forward>,
+    /// Bytes of data of each process, where nothing else limits their memory.
+    pub(crate) data: Option<u64>,
+    /// Have the shell say which folder it ends in.
+    pub(crate) tell_dir: bool,
 }
 
 /// A port of the command's own loopback that leads to a socket.
@@ -110,10 +115,12 @@ pub struct Limits {
     pub open_files: u64,
     /// Bytes of memory of the whole tree, where a control group can hold it to that.
     pub memory: Option<u64>,
+    /// Bytes of memory of all commands together, where a control group can hold them to that; elsewhere of each process.
+    pub memory_of_all: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { processes: 1024, file_size: 16 << 30, open_files: 4096, memory: None }
+        Self { processes: 1024, file_size: 16 << 30, open_files: 4096, memory: None, memory_of_all: None }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsStr,
     io,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::process::ExitStatusExt,
+        unix::{ffi::OsStrExt, process::ExitStatusExt},
     },
+    path::{Path, PathBuf},
     process::ExitStatus,
     sync::Arc,
     time::Duration,
@@ -30,7 +32,8 @@ use tokio::{
 
 use super::{
     Cgroup,
-    launch::{Launch, Wires},
+    cgroup::killed_for_memory,
+    launch::{Born, Launch, Wires},
     plan::{ENDED, Tree},
     sys,
 };
@@ -59,6 +62,8 @@ pub(crate) struct Running {
     cgroup: Option<Arc<Cgroup>>,
     word: Vec<u8>,
     denials: Denials,
+    /// The group that holds the memory of all commands, and how often it killed before.
+    shared: Option<(u64, Arc<Path>)>,
     out_of_memory: bool,
     end: Option<Exit>,
     told: bool,
@@ -77,16 +82,12 @@ impl<T> Waiting<T> {
 }
 
 impl Running {
-    pub(super) fn new(
-        wires: Wires,
-        handle: Arc<OwnedFd>,
-        gone: oneshot::Receiver<()>,
-        launch: &mut Launch,
-    ) -> io::Result<Self> {
+    pub(super) fn new(wires: Wires, born: Born, gone: oneshot::Receiver<()>, launch: &mut Launch) -> io::Result<Self> {
         let terminal = wires.terminal.map(sys::watched).transpose()?.map(Waiting::at);
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
-            handle,
+            handle: born.handle,
+            shared: born.memory.map(|dir| (killed_for_memory(&dir), dir)),
             gone: Some(gone),
             out: Some(Receiver::from_owned_fd(wires.out)?),
             err: Some(Receiver::from_owned_fd(wires.err)?),
@@ -160,7 +161,7 @@ impl Running {
                 None
             }
             () = listen(&self.control, &mut self.word), if !done => {
-                self.end = self.ending();
+                self.end = Some(self.ending());
                 None
             }
             () = sleep(DRAIN), if done => {
@@ -170,21 +171,17 @@ impl Running {
         }
     }
 
-    /// How it ended, if the stage has said so or is gone.
-    fn ending(&mut self) -> Option<Exit> {
-        let told = match self.word[..] {
-            [ENDED, a, b, c, d, left] => Some((i32::from_le_bytes([a, b, c, d]), left != 0)),
-            [.., 0xFF] => None,
-            _ => return None,
-        };
+    /// How it ended: as the stage has said, or as one that is gone.
+    fn ending(&self) -> Exit {
         // Only somebody who kills the stage from outside can keep it from its last word.
-        let Some((status, left_behind)) = told else {
-            return Some(Exit { code: 137, signal: Some(libc::SIGKILL), left_behind: false, denials: Vec::new() });
+        let &[ENDED, a, b, c, d, left, _, _, ref dir @ ..] = &self.word[..] else {
+            return Exit { code: 137, signal: Some(libc::SIGKILL), left_behind: false, denials: Vec::new(), dir: None };
         };
-        let status = ExitStatus::from_raw(status);
+        let status = ExitStatus::from_raw(i32::from_le_bytes([a, b, c, d]));
         let signal = status.signal();
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
-        Some(Exit { code, signal, left_behind, denials: Vec::new() })
+        let dir = (!dir.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(dir)));
+        Exit { code, signal, left_behind: left != 0, denials: Vec::new(), dir }
     }
 }
 
@@ -253,21 +250,23 @@ async fn screen(terminal: &mut Option<Waiting<AsyncFd<OwnedFd>>>) -> Vec<u8> {
     Vec::new()
 }
 
-/// Collects the stage's last word; a lone 0xFF stands for a stage that went without one.
+/// Collects the stage's last word. A stage that went without one leaves a word that is too short.
 async fn listen(control: &UnixStream, word: &mut Vec<u8>) {
     loop {
         _ = control.readable().await;
-        let mut piece = [0; 16];
+        let mut piece = [0; 512];
         match control.try_read(&mut piece) {
             Ok(count) if count > 0 => {
                 word.extend(&piece[..count]);
-                if word.len() >= 6 {
+                if let [_, _, _, _, _, _, a, b, dir @ ..] = &word[..]
+                    && dir.len() >= usize::from(u16::from_le_bytes([*a, *b]))
+                {
                     return;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => {
-                word.push(0xFF);
+                word.clear();
                 return;
             }
         }
@@ -283,6 +282,7 @@ impl Process for Running {
             }
         }
         self.out_of_memory |= self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
+        self.out_of_memory |= self.shared.take().is_some_and(|(before, dir)| killed_for_memory(&dir) > before);
         if let Some(gone) = &mut self.gone {
             // The outer sandbox ends right after the stage; what was kept for it is let go of then.
             _ = timeout(Duration::from_secs(1), gone).await;
@@ -296,7 +296,9 @@ impl Process for Running {
                 }
                 Noticed::Exit(exit.clone())
             }
-            None => Noticed::Exit(Exit { code: 137, signal: Some(9), left_behind: false, denials: Vec::new() }),
+            None => {
+                Noticed::Exit(Exit { code: 137, signal: Some(9), left_behind: false, denials: Vec::new(), dir: None })
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! The stage: first process inside the walls, parent of the command, and the one that turns off the lights.
 
 use std::{
-    ffi::OsStr,
     fs::File,
     io::{self, IoSliceMut, Read, Seek, Write},
     mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -16,8 +16,9 @@ use rustix::{
 };
 
 use super::{
-    child,
+    child, dir,
     forward::Forwarder,
+    leash::{self, LEASH},
     plan::{ENDED, FAILED, HELLO, MARKER, Plan, STARTED, Stdin, Tree},
     sys::{self, Forked},
     tree::{Reaped, reap},
@@ -32,27 +33,27 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often to kill again what forks faster than it dies.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Takes over when this process was started as the stage of a sandbox, and then never returns.
+/// Takes over when this process was started as the stage of a sandbox or as a leash, and then never returns.
 ///
 /// Call it first thing in `main`, before any thread exists and before arguments are read.
 pub fn inner_stage() {
-    if std::env::args_os().nth(1).as_deref() != Some(OsStr::new(MARKER)) {
-        return;
-    }
-    let code = match run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("the inner stage of the sandbox failed: {error}");
-            125
-        }
+    let mut args = std::env::args_os().skip(1);
+    let first = args.next();
+    let (ran, part) = match first.as_deref() {
+        Some(first) if first == MARKER => (run(), "inner stage of the sandbox"),
+        Some(first) if first == LEASH => (leash::hold(args), "leash of a program"),
+        _ => return leash::KNOWN.store(true, Ordering::Relaxed),
     };
-    sys::leave(code)
+    sys::leave(ran.unwrap_or_else(|error| {
+        eprintln!("the {part} failed: {error}");
+        125
+    }))
 }
 
 fn run() -> io::Result<i32> {
     sys::close_inherited()?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    let signals = sys::hold_signals()?;
+    let signals = sys::hold_signals(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let mut control = File::from(sys::standard(0));
     // The engine may want to know that the stage is there before it tells it anything.
     control.write_all(&[HELLO])?;
@@ -73,7 +74,8 @@ fn run() -> io::Result<i32> {
         // A convenience: a command that misses it says so itself.
         _ = file.write_all(text.as_bytes());
     }
-    let main = match start(&plan, sent)? {
+    let (tell, told) = dir::ways(&plan)?;
+    let main = match start(&plan, sent, tell)? {
         Ok(main) => main,
         Err(error) => return refuse(&mut control, &error),
     };
@@ -87,6 +89,9 @@ fn run() -> io::Result<i32> {
     let mut end = vec![ENDED];
     end.extend(status.as_raw().to_le_bytes());
     end.push(u8::from(left));
+    let dir = told.map(dir::read).unwrap_or_default();
+    end.extend((dir.len() as u16).to_le_bytes());
+    end.extend(dir);
     // An engine that is gone needs no answer.
     _ = control.write_all(&end);
     Ok(0)
@@ -143,7 +148,7 @@ fn check_capabilities(plan: &Plan) -> Result<(), String> {
 }
 
 /// Runs the command as a child; its id, or why it could not be started.
-fn start(plan: &Plan, sent: Vec<OwnedFd>) -> io::Result<Result<i32, String>> {
+fn start(plan: &Plan, sent: Vec<OwnedFd>, tell: Option<dir::Tell>) -> io::Result<Result<i32, String>> {
     let mut sent = sent.into_iter();
     let stdin = if plan.stdin == Stdin::Sent { sent.next() } else { None };
     let terminal = if plan.terminal { sent.next() } else { None };
@@ -151,12 +156,12 @@ fn start(plan: &Plan, sent: Vec<OwnedFd>) -> io::Result<Result<i32, String>> {
     match sys::fork()? {
         Forked::Child => {
             drop(read);
-            let error = child::become_command(plan, stdin, terminal);
+            let error = child::become_command(plan, stdin, terminal, tell);
             _ = (&write).write_all(error.as_bytes());
             sys::leave(125)
         }
         Forked::Parent(pid) => {
-            drop((write, stdin, terminal));
+            drop((write, stdin, terminal, tell));
             // What the command writes ends when the command ends, not when the stage does.
             let null = File::options().read(true).write(true).open("/dev/null")?;
             sys::place(&null, 1)?;
@@ -181,7 +186,8 @@ enum Phase {
     Killing,
 }
 
-struct Watch {
+/// Waits for a command to end, and sees to it that nothing of it stays.
+pub(super) struct Watch {
     main: i32,
     tree: Tree,
     control: OwnedFd,
@@ -195,7 +201,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn over(main: i32, tree: Tree, control: OwnedFd, signals: OwnedFd) -> Self {
+    pub(super) fn over(main: i32, tree: Tree, control: OwnedFd, signals: OwnedFd) -> Self {
         Self {
             main,
             tree,
@@ -210,7 +216,8 @@ impl Watch {
         }
     }
 
-    fn until_the_end(mut self) -> io::Result<(WaitStatus, bool)> {
+    /// How it ended, and whether something of it had to be ended.
+    pub(super) fn until_the_end(mut self) -> io::Result<(WaitStatus, bool)> {
         loop {
             let empty = self.bury();
             if let Some(status) = self.ended

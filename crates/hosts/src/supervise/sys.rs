@@ -32,9 +32,9 @@ pub(super) fn leave(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Puts an open file at 0, 1 or 2.
+/// Puts an open file at 0, 1 or 2, or at a number that is free.
 pub(super) fn place(file: &impl AsRawFd, at: RawFd) -> io::Result<()> {
-    // SAFETY: `file` is open for as long as the call lasts; 0 to 2 are owned by nobody in the stage.
+    // SAFETY: `file` is open for as long as the call lasts; the number is owned by nobody in the stage.
     check(unsafe { libc::dup2(file.as_raw_fd(), at) }).map(drop)
 }
 
@@ -54,8 +54,8 @@ pub(super) fn close_inherited() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Holds all signals back and gives a file that is readable when a child has changed or the stage is asked to end.
-pub(super) fn hold_signals() -> io::Result<OwnedFd> {
+/// Holds all signals back and gives a file that is readable when one of some has come.
+pub(super) fn hold_signals(heeded: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: the sets are initialised by `sigfillset`/`sigemptyset` before they are read; the file is new and ours.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -63,8 +63,8 @@ pub(super) fn hold_signals() -> io::Result<OwnedFd> {
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()))?;
         let mut some: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut some);
-        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&raw mut some, signal);
+        for signal in heeded {
+            libc::sigaddset(&raw mut some, *signal);
         }
         let file = check(libc::signalfd(-1, &raw const some, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
         Ok(OwnedFd::from_raw_fd(file))

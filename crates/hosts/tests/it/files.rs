@@ -433,6 +433,7 @@ async fn commands_are_off_unless_somebody_starts_them() {
         input: helve_contract::ports::Input::Closed,
         network: Network::Off,
         terminal: None,
+        tell_dir: false,
     };
     let Err(error) = Local::new().spawn(&command).await else { panic!("it started") };
     assert_eq!(error.to_string(), "commands are turned off on this host; use the file tools instead");

@@ -8,6 +8,7 @@ mod e2b;
 mod files;
 mod folder;
 mod kill;
+mod memory;
 mod payloads;
 mod programs;
 mod race;

@@ -47,6 +47,7 @@ fn script(workspace: &Workspace, script: &str) -> Command {
         input: Input::Closed,
         network: Network::Configured,
         terminal: None,
+        tell_dir: false,
     }
 }
 

@@ -42,6 +42,7 @@ impl Place {
             input: Input::Closed,
             network: Network::Configured,
             terminal: None,
+            tell_dir: false,
         }
     }
 
@@ -130,7 +131,39 @@ async fn says_hello_at_every_level() {
     for level in all_levels() {
         let ran = run(&at(level), &place.script("echo hi; echo oh >&2; pwd; exit 3")).await.unwrap();
         assert_eq!((ran.out.as_str(), ran.err.as_str()), (format!("hi\n{}\n", place.0.display()).as_str(), "oh\n"));
-        assert_eq!(ran.exit, Exit { code: 3, signal: None, left_behind: false, denials: Vec::new() }, "{level:?}");
+        assert_eq!(
+            ran.exit,
+            Exit { code: 3, signal: None, left_behind: false, denials: Vec::new(), dir: None },
+            "{level:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_shell_says_where_it_ended_and_nothing_shows_it() {
+    let place = Place::new();
+    fs::create_dir(place.0.join("sub")).unwrap();
+    let sub = Some(place.0.join("sub"));
+    for level in all_levels() {
+        let sandbox = at(level);
+        for (script, dir, out) in [
+            ("cd sub; echo $BASH_ENV hi; bash -c 'echo $BASH_ENV on'", &sub, "hi\non\n"),
+            ("set -x; cd sub; false", &sub, ""),
+            ("set -eu; cd sub; ls /proc/self/fd | wc -l >/dev/null; exit 1", &sub, ""),
+            ("(cd sub); true", &Some(place.0.clone()), ""),
+            ("mkdir gone; cd gone; rmdir ../gone", &Some(place.0.join("gone")), ""),
+            ("cd /; (setsid sleep 30 &)", &Some("/".into()), ""),
+            ("trap 'echo mine' EXIT; cd sub", &None, "mine\n"),
+            ("cd sub; exec true", &None, ""),
+            ("cd sub; dd if=/dev/zero bs=1M count=1 >&121 2>/dev/null; echo", &None, "\n"),
+        ] {
+            let ran = run(&sandbox, &Command { tell_dir: true, ..place.script(script) }).await.unwrap();
+            assert_eq!((&ran.exit.dir, ran.out.as_str()), (dir, out), "{level:?} {script} {ran:?}");
+            let traced = if script.contains("-x") { "+ cd sub\n+ false\n" } else { "" };
+            assert_eq!(ran.err, traced, "{level:?} {script}");
+        }
+        let quiet = run(&sandbox, &place.script("cd sub")).await.unwrap();
+        assert_eq!(quiet.exit.dir, None);
     }
 }
 
@@ -318,6 +351,37 @@ async fn what_resists_is_killed() {
 }
 
 #[tokio::test]
+async fn a_program_on_a_leash_ends_with_its_engine() {
+    let nap = unique_sleep();
+    let program = format!("trap '' TERM HUP INT; setsid sleep {nap} & echo up; sleep {nap}; sleep {nap}");
+    let leash = format!("{} --helve-leash $$ bash -c \"$PROGRAM\" & wait", stage().display());
+    let mut engine = std::process::Command::new("bash");
+    engine.args(["-c", &leash]).env("PROGRAM", program).stdout(std::process::Stdio::piped());
+    let mut engine = engine.spawn().unwrap();
+    let mut up = [0; 3];
+    std::io::Read::read_exact(engine.stdout.as_mut().unwrap(), &mut up).unwrap();
+    assert!(alive(&nap) > 0);
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    assert_eq!(survivors(&nap).await, 0);
+}
+
+#[test]
+fn a_leash_is_not_seen_from_outside() {
+    let leashed = |engine: u32, script: &str| {
+        let id = engine.to_string();
+        let mut command = std::process::Command::new(stage());
+        command.args(["--helve-leash", &id, "bash", "-c", script]).output().unwrap()
+    };
+    let own = std::process::id();
+    let ran = leashed(own, "echo out; echo err >&2; exit 3");
+    assert_eq!((ran.status.code(), &*ran.stdout, &*ran.stderr), (Some(3), &b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(leashed(own, "kill -9 $$").status.code(), Some(137));
+    // Whoever is not its parent is not its engine.
+    assert_eq!(leashed(1, "echo out").stdout, b"");
+}
+
+#[tokio::test]
 async fn dropping_a_process_ends_it() {
     let place = Place::new();
     for level in all_levels() {
@@ -411,7 +475,30 @@ async fn too_much_memory_is_said_to_be_that() {
         }
         let ran = run(&sandbox, &place.script("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c; exit 1")).await;
         let told = ran.unwrap().exit.denials;
-        assert_eq!(told, ["the command used more memory than the 64 MiB it may have, and was killed for that"]);
+        assert_eq!(
+            told,
+            ["the command used more memory than the 64 MiB it may have, and something in it was killed for that"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn commands_cannot_take_all_memory() {
+    let place = Place::new();
+    for level in levels() {
+        let limits = Limits { memory_of_all: Some(64 << 20), ..Limits::default() };
+        let sandbox = Sandbox::new(SandboxSettings { limits, ..settings(Wanted::Exactly(level)) }).unwrap();
+        let ran = run(&sandbox, &place.script("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c; exit 1")).await;
+        let ran = ran.unwrap();
+        let together = "the command used more memory than the 64 MiB all commands may have together, and something in it \
+                        was killed for that";
+        let each = "each process may have 64 MiB of memory here; where that is too little, ask the user to raise memory_mb \
+                    under [sandbox] in helve.toml";
+        assert!([[together], [each]].iter().any(|it| ran.exit.denials == *it), "{level:?} {ran:?}");
+        // One after it is not blamed.
+        let next = run(&sandbox, &place.script("echo fine; cat /proc/self/oom_score_adj")).await.unwrap();
+        assert_eq!(next.exit.denials, [""; 0], "{level:?}");
+        assert!(next.out.starts_with("fine\n"), "{level:?} {next:?}");
     }
 }
 

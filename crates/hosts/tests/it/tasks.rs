@@ -60,7 +60,7 @@ fn call(place: &Place, host: &Arc<dyn Host>, session: &str) -> Call {
 }
 
 fn exit(code: i32) -> Exit {
-    Exit { code, signal: (code > 128).then(|| code - 128), left_behind: false, denials: Vec::new() }
+    Exit { code, signal: (code > 128).then(|| code - 128), left_behind: false, denials: Vec::new(), dir: None }
 }
 
 #[tokio::test]

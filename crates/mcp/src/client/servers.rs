@@ -106,6 +106,8 @@ struct Live {
     link: Option<Arc<Link>>,
     group: Option<Group>,
     tools: Vec<Known>,
+    /// Its tools when it was last there.
+    last: Vec<Known>,
     left: Vec<LeftOut>,
     has_resources: bool,
 }
@@ -157,7 +159,13 @@ impl Servers {
 
     /// The tools that can be called now. Ask again after news: an entry whose tool is gone says so when it is called.
     pub fn entries(&self) -> Vec<Entry> {
-        let (offered, _) = self.inner.table();
+        let (offered, _) = self.inner.table(false);
+        offered.into_iter().map(|(server, tool)| self.entry(server, tool)).collect()
+    }
+
+    /// The same with the tools of servers that are away for the moment: who calls one is told to try again.
+    pub fn lasting_entries(&self) -> Vec<Entry> {
+        let (offered, _) = self.inner.table(true);
         offered.into_iter().map(|(server, tool)| self.entry(server, tool)).collect()
     }
 
@@ -202,7 +210,7 @@ impl Servers {
 
     /// The tools that are not offered, and why. Those that a list leaves out by its owner's wish are not among them.
     pub fn left_out(&self) -> Vec<LeftOut> {
-        self.inner.table().1
+        self.inner.table(false).1
     }
 
     /// The tools whose definition changed since it was approved.
@@ -265,13 +273,14 @@ type Offered = (Arc<Server>, Arc<Definition>);
 
 impl Inner {
     /// What is offered, and what is not. Of two tools with one name the first is offered.
-    fn table(&self) -> (Vec<Offered>, Vec<LeftOut>) {
+    fn table(&self, lasting: bool) -> (Vec<Offered>, Vec<LeftOut>) {
         let (mut offered, mut left) = (Vec::new(), Vec::new());
         let mut owners: HashMap<String, String> = HashMap::new();
         for server in &self.servers {
             let live = server.live();
             left.extend(live.left.iter().cloned());
-            for Known { tool, holds } in &live.tools {
+            let tools = if lasting && live.link.is_none() { &live.last } else { &live.tools };
+            for Known { tool, holds } in tools {
                 let mut leave = |why: String| {
                     let server = server.settings.name.clone();
                     left.push(LeftOut { server, tool: tool.tool.clone(), why });
@@ -314,6 +323,7 @@ impl Server {
             link: None,
             group: None,
             tools: Vec::new(),
+            last: Vec::new(),
             left: Vec::new(),
             has_resources: false,
         };
@@ -367,7 +377,10 @@ impl Server {
     /// Its tools, as it tells them now.
     pub(crate) fn take(&self, tools: Vec<Definition>, holds: Vec<bool>, left: Vec<LeftOut>) {
         let mut live = self.live();
-        live.tools = tools.into_iter().zip(holds).map(|(tool, holds)| Known { tool: Arc::new(tool), holds }).collect();
+        let tools = tools.into_iter().zip(holds).map(|(tool, holds)| Known { tool: Arc::new(tool), holds });
+        let tools: Vec<_> = tools.collect();
+        live.last.clone_from(&tools);
+        live.tools = tools;
         live.left = left;
     }
 

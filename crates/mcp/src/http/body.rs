@@ -17,13 +17,15 @@ use crate::{
 };
 
 /// The body of any response.
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Any response.
-pub(crate) type Reply = Response<Body>;
+pub type Reply = Response<Body>;
 
 /// Why a request is not served.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
+    /// In words.
+    pub(crate) why: String,
     message: Vec<u8>,
 }
 
@@ -35,7 +37,7 @@ impl Refusal {
 
     /// A refusal of a request that could be read.
     pub(crate) fn of(status: StatusCode, id: Option<&Id>, fault: &Fault) -> Self {
-        Self { status, message: answer::error(id, fault) }
+        Self { status, why: fault.message.clone(), message: answer::error(id, fault) }
     }
 
     /// As a response.

@@ -12,7 +12,10 @@ use hyper::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{body::Refusal, options::HttpOptions};
+use super::{
+    body::Refusal,
+    options::{Entrance, HttpOptions},
+};
 
 /// Whether an address can be reached from this machine alone.
 pub fn is_loopback(address: IpAddr) -> bool {
@@ -64,6 +67,21 @@ impl Door {
 
     /// Lets a request in, or says why not.
     pub(crate) fn enter(&self, head: &Parts) -> Result<Caller, Refusal> {
+        self.called(head)?;
+        self.known(&head.headers)
+    }
+
+    /// What is known of a request whose token is somebody else's affair.
+    pub(crate) fn entrance(&self, head: &Parts) -> Entrance {
+        match self.called(head) {
+            Err(refusal) => Entrance::Refused(refusal.status, refusal.why),
+            Ok(()) if self.known(&head.headers).is_ok() => Entrance::Known,
+            Ok(()) => Entrance::Stranger,
+        }
+    }
+
+    /// Whether it is our name that was called, from a page of ours or none.
+    fn called(&self, head: &Parts) -> Result<(), Refusal> {
         let host = only(&head.headers, &HOST)?.ok_or_else(|| forbidden("Host is missing"))?;
         let asked = head.uri.authority().map(hyper::http::uri::Authority::as_str);
         for name in [Some(host), asked].into_iter().flatten() {
@@ -76,7 +94,7 @@ impl Door {
         {
             return Err(forbidden("this Origin may not ask here"));
         }
-        self.known(&head.headers)
+        Ok(())
     }
 
     fn known(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {

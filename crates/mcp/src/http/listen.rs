@@ -14,13 +14,13 @@ use tokio::{
     sync::{OnceCell, OwnedSemaphorePermit, Semaphore},
     time::{interval, sleep, timeout},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body::{Refusal, Reply, empty, events},
     door::{Caller, Door, is_loopback, only},
     mirror::{self, VERSION},
-    options::{HttpOptions, Rooms},
+    options::{Entrance, HttpOptions, Rooms, Routes},
     post::{Accepts, Letter, Post, SESSION, named},
     session::{Session, Sessions},
     stream::place,
@@ -41,6 +41,7 @@ const BODY: Duration = Duration::from_secs(60);
 const LONGEST_HEAD: usize = 64 << 10;
 /// How often sessions that nobody uses are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
+const BUSY: &str = "too many requests are running; come back later";
 /// How long we wait when the system has no descriptor left for another connection.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -50,6 +51,17 @@ const BREATH: Duration = Duration::from_millis(50);
 pub async fn serve_http(
     listener: TcpListener,
     rooms: Arc<dyn Rooms>,
+    options: HttpOptions,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    serve_http_beside(listener, rooms, None, options, stop).await
+}
+
+/// The same, with further addresses on the listener.
+pub async fn serve_http_beside(
+    listener: TcpListener,
+    rooms: Arc<dyn Rooms>,
+    routes: Option<Arc<dyn Routes>>,
     options: HttpOptions,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -66,7 +78,9 @@ pub async fn serve_http(
         places: Arc::new(Semaphore::new(options.in_flight)),
         turns: Arc::new(Semaphore::new(AT_ONCE)),
         stateless: OnceCell::new(),
+        closing: CancellationToken::new(),
         rooms,
+        routes,
         options,
     });
     let connections = Arc::new(Semaphore::new(desk.options.connections));
@@ -92,6 +106,7 @@ pub async fn serve_http(
         }
     }
     drop(listener);
+    desk.drain(&connections).await;
     desk.sessions.close().await;
     if let Some(server) = desk.stateless.get() {
         desk.rooms.close(server.clone()).await;
@@ -108,12 +123,19 @@ async fn talk(desk: Arc<Desk>, stream: TcpStream, place: OwnedSemaphorePermit) {
         async move { Ok::<_, Infallible>(desk.serve(request).await.unwrap_or_else(Refusal::reply)) }
     });
     // A connection that breaks is the client's own affair.
-    _ = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = desk.closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            _ = connection.await;
+        }
+    }
     drop(place);
 }
 
@@ -127,13 +149,24 @@ struct Desk {
     turns: Arc<Semaphore>,
     /// What clients without a session share.
     stateless: OnceCell<Arc<Server>>,
+    /// Set when the server is to end: what is under way is finished, and nothing new is begun.
+    closing: CancellationToken,
     rooms: Arc<dyn Rooms>,
+    routes: Option<Arc<dyn Routes>>,
     options: HttpOptions,
 }
 
 impl Desk {
     async fn serve(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
         let (head, body) = request.into_parts();
+        if let Some(routes) = self.routes.as_ref().filter(|_| head.uri.path() != PATH) {
+            let place = self.places.try_acquire();
+            let entrance = match &place {
+                Ok(_) => self.door.entrance(&head),
+                Err(_) => Entrance::Refused(StatusCode::SERVICE_UNAVAILABLE, BUSY.to_owned()),
+            };
+            return Ok(routes.answer(Request::from_parts(head, body), entrance).await);
+        }
         let caller = self.door.enter(&head)?;
         if head.uri.path() != PATH {
             return Err(Refusal::new(StatusCode::NOT_FOUND, format!("nothing is here; ask at {PATH}")));
@@ -152,9 +185,21 @@ impl Desk {
         listen(&head.headers, &session)
     }
 
+    /// Lets requests under way come to their end, as long as there is time.
+    async fn drain(&self, connections: &Semaphore) {
+        self.closing.cancel();
+        if self.options.drain.is_zero() {
+            return;
+        }
+        self.sessions.hush();
+        let all = u32::try_from(self.options.connections).unwrap_or(u32::MAX);
+        // Whoever has not come to an end by now is cut off.
+        _ = timeout(self.options.drain, connections.acquire_many(all)).await;
+    }
+
     async fn post(&self, headers: &HeaderMap, body: Incoming, caller: Caller) -> Result<Reply, Refusal> {
         let accepts = Accepts::read(headers)?;
-        let busy = |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many requests are running; come back later");
+        let busy = |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, BUSY);
         let _place = self.places.try_acquire().map_err(busy)?;
         let body = self.whole(body).await?;
         let letter = Letter::read(headers, &body)?;

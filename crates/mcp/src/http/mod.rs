@@ -12,6 +12,7 @@ mod post;
 mod session;
 mod stream;
 
+pub use body::{Body, Reply};
 pub use door::is_loopback;
-pub use listen::serve_http;
-pub use options::{HttpOptions, Rooms};
+pub use listen::{serve_http, serve_http_beside};
+pub use options::{Entrance, HttpOptions, Rooms, Routes};

@@ -3,7 +3,9 @@
 use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use hyper::{Request, StatusCode, body::Incoming};
 
+use super::body::Reply;
 use crate::server::Server;
 
 /// What an operator decides about a server over HTTP.
@@ -27,6 +29,8 @@ pub struct HttpOptions {
     pub connections: usize,
     /// How long a call goes on whose client went away and may come back for the rest.
     pub grace: Duration,
+    /// How long requests under way may still take when the server is to end.
+    pub drain: Duration,
 }
 
 impl Default for HttpOptions {
@@ -41,6 +45,7 @@ impl Default for HttpOptions {
             in_flight: 2048,
             connections: 2048,
             grace: Duration::from_secs(5),
+            drain: Duration::ZERO,
         }
     }
 }
@@ -53,4 +58,22 @@ pub trait Rooms: Send + Sync {
 
     /// The session is over: what it still runs ends.
     async fn close(&self, server: Arc<Server>);
+}
+
+/// Who stands at the door, as far as it can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// Somebody with a token in the header, or anybody where no token is asked for.
+    Known,
+    /// Somebody without: by another sign, or for what is open to all.
+    Stranger,
+    /// A name or a page that is not ours, or more than there is room for. Answered with this, and nothing else.
+    Refused(StatusCode, String),
+}
+
+/// Further addresses on the same listener, beside `/mcp`.
+#[async_trait]
+pub trait Routes: Send + Sync {
+    /// Answers a request. Whether a stranger may have what it asks for is decided here.
+    async fn answer(&self, request: Request<Incoming>, entrance: Entrance) -> Reply;
 }

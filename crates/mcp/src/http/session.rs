@@ -11,7 +11,10 @@ use std::{
 };
 
 use hyper::StatusCode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+};
 
 use super::{
     body::Refusal,
@@ -37,7 +40,15 @@ pub(crate) struct Session {
     streams: Mutex<VecDeque<Arc<Stream>>>,
     names: AtomicU64,
     used: Mutex<Instant>,
+    /// Tells of changes of the tools while the session lasts.
+    teller: AbortHandle,
     _room: OwnedSemaphorePermit,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.teller.abort();
+    }
 }
 
 impl Session {
@@ -115,14 +126,17 @@ impl Sessions {
         let broken = |error: io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
         let id = random().map_err(broken)?;
         let server = self.rooms.open().await.map_err(broken)?;
+        let (peer, general) = (Peer::new(server), Stream::new(0, Manner::Numbered, None));
+        let teller = tokio::spawn(peer.clone().follow_tools(general.clone())).abort_handle();
         Ok(Arc::new(Session {
             id,
             caller,
-            peer: Peer::new(server),
-            general: Stream::new(0, Manner::Numbered, None),
+            peer,
+            general,
             streams: Mutex::default(),
             names: AtomicU64::new(1),
             used: Mutex::new(Instant::now()),
+            teller,
             _room: room,
         }))
     }
@@ -155,6 +169,13 @@ impl Sessions {
         let all: Vec<_> = lock(&self.open).values().cloned().collect();
         for session in all.into_iter().filter(|it| it.idle() > self.idle) {
             self.end(session).await;
+        }
+    }
+
+    /// Tells nobody any more what is no answer: those who only listen may go.
+    pub(crate) fn hush(&self) {
+        for session in lock(&self.open).values() {
+            session.general.finish(None);
         }
     }
 

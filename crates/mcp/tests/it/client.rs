@@ -28,19 +28,23 @@ impl Client {
 
     /// A client of a server with this gate and these options.
     pub(crate) fn of(gate: Option<Gate>, options: Options) -> Self {
+        let engine = Engine::builder(dialect());
+        let engine = match gate {
+            Some(gate) => engine.gate(gate),
+            None => engine,
+        };
+        let engine = Arc::new(engine.build().unwrap());
+        Self::at(Arc::new(Server::new(engine, session(), options)))
+    }
+
+    /// A client of this server.
+    pub(crate) fn at(server: Arc<Server>) -> Self {
         let (server_in, to) = pipe().unwrap();
         let (from, server_out) = pipe().unwrap();
         let file = |end: OwnedFd| File::from(end);
         let (input, output) = (file(server_in.into()), file(server_out.into()));
         let server = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-            let engine = Engine::builder(dialect());
-            let engine = match gate {
-                Some(gate) => engine.gate(gate),
-                None => engine,
-            };
-            let engine = Arc::new(engine.build().unwrap());
-            let server = Arc::new(Server::new(engine, session(), options));
             helve_mcp::serve(server, input, output, runtime.handle()).unwrap();
         });
         Self { to: Some(file(to.into())), from: BufReader::new(file(from.into())), server: Some(server) }

@@ -16,7 +16,8 @@ fn agrees_on_what_the_client_speaks_or_on_our_newest() {
     ] {
         let said = Client::silent().hello(asked, &json!({}));
         assert_eq!(said["protocolVersion"], agreed);
-        assert_eq!(said["capabilities"], json!({ "tools": {}, "logging": {}, "resources": {} }));
+        let ours = json!({ "tools": { "listChanged": true }, "logging": {}, "resources": {} });
+        assert_eq!(said["capabilities"], ours);
         assert_eq!(said["serverInfo"]["name"], "helve");
     }
 }
@@ -50,7 +51,7 @@ fn needs_no_handshake_in_the_newest_revision() {
         client.ask("server/discover", json!({ "_meta": meta() }))["result"],
         json!({
             "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
-            "capabilities": { "tools": {}, "logging": {}, "resources": {} },
+            "capabilities": { "tools": { "listChanged": true }, "logging": {}, "resources": {} },
             "ttlMs": 3_600_000, "cacheScope": "private", "resultType": "complete", "_meta": us,
         })
     );
@@ -88,13 +89,18 @@ fn refuses_versions_of_the_future_and_requests_without_capabilities() {
 #[test]
 fn acknowledges_who_listens() {
     let mut client = Client::silent();
-    let ack =
-        client.ask("subscriptions/listen", json!({ "_meta": meta(), "notifications": { "toolsListChanged": true } }));
+    let ack = client.ask(
+        "subscriptions/listen",
+        json!({ "_meta": meta(), "notifications": { "promptsListChanged": true, "toolsListChanged": true } }),
+    );
     assert_eq!(
         ack,
         json!({
             "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": { "io.modelcontextprotocol/subscriptionId": 1 }, "notifications": {} },
+            "params": {
+                "_meta": { "io.modelcontextprotocol/subscriptionId": 1 },
+                "notifications": { "toolsListChanged": true },
+            },
         })
     );
     let last = client.leave();

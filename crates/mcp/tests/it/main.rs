@@ -12,4 +12,5 @@ mod http;
 mod outside_http;
 mod outside_tools;
 mod resources;
+mod roots;
 mod web;

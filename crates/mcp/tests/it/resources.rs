@@ -55,6 +55,6 @@ fn stays_in_the_workspace() {
 fn may_be_turned_off() {
     let mut client = Client::of(None, Options { without_resources: true, ..Options::default() });
     let said = client.hello("2025-11-25", &json!({}));
-    assert_eq!(said["capabilities"], json!({ "tools": {}, "logging": {} }));
+    assert_eq!(said["capabilities"], json!({ "tools": { "listChanged": true }, "logging": {} }));
     assert_eq!(client.ask("resources/list", json!({}))["error"]["code"], -32601);
 }

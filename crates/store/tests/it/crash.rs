@@ -1,22 +1,26 @@
 //! Other processes: eight that write at once, and one that is killed again and again. What was acknowledged stays.
 
 use std::{
+    collections::{HashMap, HashSet},
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use helve_contract::ports::{Part, Sessions, Spent};
+use helve_contract::ports::{NewNote, Notes, Part, Recall, Sessions, Spent};
 use helve_store::Sqlite;
 
 use crate::{
     sqlite::Place,
-    suite::{said, session},
+    suite::{at, said, session},
 };
 
 /// Set for the process that writes: the store's file, the conversation and how many messages.
 const ORDER: [&str; 3] = ["HELVE_TEST_STORE", "HELVE_TEST_SESSION", "HELVE_TEST_MANY"];
+
+/// Letters of a note's id: `note-` and a UUID.
+const ID: usize = 41;
 
 /// Not a test of its own: this binary started again, as one who writes.
 #[tokio::test]
@@ -46,8 +50,12 @@ struct Writer(Child);
 
 impl Writer {
     fn start(path: &Path, session: &str, many: u64) -> Self {
+        Self::of("crash::writer", path, session, many)
+    }
+
+    fn of(test: &str, path: &Path, session: &str, many: u64) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["crash::writer", "--exact", "--nocapture"])
+            .args([test, "--exact", "--nocapture"])
             .envs([(ORDER[0], path.as_os_str()), (ORDER[1], session.as_ref()), (ORDER[2], many.to_string().as_ref())])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -123,6 +131,77 @@ async fn what_was_acknowledged_survives_a_kill() {
         }
     }
     assert!(acknowledged > 0);
+}
+
+/// Not a test of its own: this binary started again, as one who saves, changes and forgets notes.
+#[tokio::test]
+async fn noter() {
+    let [Ok(path), Ok(user), Ok(many)] = ORDER.map(std::env::var) else { return };
+    let store = Sqlite::at(path);
+    let tell = |line: String| writeln!(std::io::stderr().lock(), "{line}").unwrap();
+    let first = store.notes(&user, 0, 0).await.unwrap().1;
+    for n in first..first + many.parse::<u64>().unwrap() {
+        let note = NewNote { text: text(n), tags: None };
+        let saved = store.save_note(&user, &note, at(0)).await.unwrap();
+        tell(format!("kept {} {n}", saved.id));
+        if n % 3 == 1 {
+            let changed = NewNote { text: text(n + 1), tags: None };
+            tell(format!("going {}", saved.id));
+            store.update_note(&user, &saved.id, &changed, at(1)).await.unwrap();
+            tell(format!("kept {} {}", saved.id, n + 1));
+        }
+        if n % 3 == 2 {
+            tell(format!("going {}", saved.id));
+            store.forget_note(&user, &saved.id).await.unwrap();
+            tell(format!("gone {}", saved.id));
+        }
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_notes_survive_a_kill() {
+    let kills = std::env::var("HELVE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let place = Place::default();
+    let (mut kept, mut gone) = (HashMap::<String, u64>::new(), HashSet::<String>::new());
+    for kill in 0..kills {
+        let mut writer = Writer::of("crash::noter", &place.path(), "ann", 100_000);
+        let mut lines = BufReader::new(writer.0.stderr.take().unwrap()).lines();
+        let mut hear = |line: Option<std::io::Result<String>>| {
+            let Some(Ok(line)) = line else { return false };
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                // An id or a number that is cut in the middle was not heard.
+                ["kept", id, n] if id.len() == ID && n.parse::<u64>().is_ok() => {
+                    kept.insert(id.to_owned(), n.parse().unwrap());
+                }
+                ["going", id] => _ = kept.remove(id),
+                ["gone", id] if id.len() == ID => _ = gone.insert(id.to_owned()),
+                _ => {}
+            }
+            true
+        };
+        for _ in 0..kill * 7 % 11 {
+            assert!(hear(lines.next()), "the writer ended by itself in round {kill}");
+        }
+        let moment = Instant::now() + Duration::from_micros(kill * 977 % 4000);
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        writer.0.kill().unwrap();
+        writer.0.wait().unwrap();
+        while hear(lines.next()) {}
+        let store = Sqlite::open(place.path()).unwrap();
+        assert_eq!(store.remarks(), [""; 0]);
+        let (notes, _) = store.notes("ann", 0, u64::from(u32::MAX)).await.unwrap();
+        let there: HashMap<_, _> = notes.into_iter().map(|it| (it.id, it.text)).collect();
+        for (id, n) in &kept {
+            assert_eq!(there.get(id), Some(&text(*n)), "after kill {kill}");
+        }
+        assert!(gone.iter().all(|id| !there.contains_key(id)), "a forgotten note came back after kill {kill}");
+    }
+    assert!(!kept.is_empty() && !gone.is_empty());
+    let store = Sqlite::open(place.path()).unwrap();
+    let question = Recall { text: "words".into(), user: Some("ann".into()), most: 5, ..Recall::default() };
+    assert_eq!(store.recall(&question).await.unwrap().len(), 5, "the index is whole");
 }
 
 /// How many messages a conversation has, once it is clear that none is missing or torn.

@@ -49,9 +49,9 @@ impl Tool for MergeBranches {
         check_out(call, &git, target).await?;
 
         for name in &self.source_branches {
-            let said = git
-                .run(&["merge", "--no-edit", "--quiet", "--no-verify", "--no-stat", &format!("refs/heads/{name}")])
-                .await?;
+            let message = format!("Merge branch '{name}' into {target}");
+            let theirs = format!("refs/heads/{name}");
+            let said = git.run(&["merge", "--quiet", "--no-verify", "--no-stat", "-m", &message, &theirs]).await?;
             if said.code == 0 {
                 continue;
             }

@@ -25,6 +25,15 @@ const QUIET: &[&str] = &[
     "maintenance.auto=false",
 ];
 
+/// Settings of the machine and of the user do not count, and nothing is asked.
+const CLEAN: &[&str] = &[
+    "GIT_CONFIG_NOSYSTEM=1",
+    "GIT_CONFIG_GLOBAL=/dev/null",
+    "GIT_TERMINAL_PROMPT=0",
+    "GIT_MERGE_AUTOEDIT=no",
+    "LC_ALL=C.UTF-8",
+];
+
 /// How long one step of git may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -62,22 +71,21 @@ impl<'a> Git<'a> {
         Ok(git)
     }
 
+    /// The same for a repository that was looked at before, in whose name is known.
+    #[must_use]
+    pub fn known(call: &'a Call, identity: Vec<String>) -> Self {
+        Self { call, identity }
+    }
+
     /// Runs git. A code that is not zero is not an error here.
     pub async fn run(&self, args: &[&str]) -> Result<Said> {
         let settings = QUIET.iter().copied().chain(self.identity.iter().map(String::as_str));
-        let mut argv = vec!["git".to_owned()];
+        // By `env`, because no caller may put such variables into a command's environment.
+        let mut argv: Vec<String> = ["env"].iter().chain(CLEAN).chain(&["git"]).map(|it| (*it).to_owned()).collect();
         argv.extend(settings.flat_map(|it| ["-c".to_owned(), it.to_owned()]));
         argv.extend(args.iter().map(|it| (*it).to_owned()));
-        let env = [
-            ("GIT_CONFIG_NOSYSTEM", "1"),
-            ("GIT_CONFIG_GLOBAL", "/dev/null"),
-            ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_MERGE_AUTOEDIT", "no"),
-            ("LC_ALL", "C.UTF-8"),
-        ];
         let run = Run {
             argv,
-            env: env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             timeout: Some(PATIENCE),
             description: Some(format!("git {}", args.join(" "))),
             offline: true,

@@ -10,7 +10,7 @@ use std::{
 use futures::FutureExt;
 use helve_contract::{
     Access, Call, Cut, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
-    ports::{Command, Input, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
+    ports::{Command, Input, Kind, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +46,10 @@ pub struct Run {
     #[serde(skip)]
     #[schemars(skip)]
     pub keep: Keep,
+    /// The folder that its shell ends in is where the session's next command starts.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub keep_dir: bool,
 }
 
 /// What a command reads from its standard input.
@@ -98,6 +102,8 @@ pub struct RunOut {
     pub cancelled: bool,
     /// Which end of a long output matters.
     pub keep: Keep,
+    /// Where the next command starts, if that is not where this one ended.
+    pub strayed: Option<String>,
 }
 
 impl Tool for Run {
@@ -113,6 +119,7 @@ impl Tool for Run {
         if self.script.contains('\0') {
             return Err(Error::failed("the command has a NUL character in it, which no shell takes"));
         }
+        let gone = self.come_back(call).await?;
         let command = self.command(call)?;
         let label = self.description.as_deref().unwrap_or(&self.script);
         let id = call.tasks().start(call, command, self.timeout, label).await?;
@@ -131,7 +138,8 @@ impl Tool for Run {
         leash.held = info.state.exit().is_none();
         let output = self.output(call, &id, &info).await?;
         call.tasks().forget(call, &id).await;
-        Ok(RunOut { cancelled, ..self.told(info, output, None) })
+        let strayed = self.follow(call, &info.state).await.or(gone);
+        Ok(RunOut { cancelled, strayed, ..self.told(info, output, None) })
     }
 }
 
@@ -175,7 +183,43 @@ impl Run {
             input,
             network: if self.offline { Network::Off } else { Network::Configured },
             terminal: self.terminal.then_some(Terminal { rows: 24, columns: 80 }),
+            tell_dir: self.keep_dir && !self.background && may_move(&self.script),
         })
+    }
+
+    /// Back to the top if the session's folder is gone, and then a word about it.
+    async fn come_back(&self, call: &Call) -> Result<Option<String>> {
+        let (here, top) = (call.session.dir()?, call.top()?);
+        if !self.keep_dir || here.on_host() == top.on_host() || is_folder(call, &here).await {
+            return Ok(None);
+        }
+        let said = format!("{here} is gone; commands start in {top} again");
+        call.session.go_to(top);
+        Ok(Some(said))
+    }
+
+    /// Goes where the shell went. A place where no command may start leads to the top, and then a word about it.
+    async fn follow(&self, call: &Call, state: &State) -> Option<String> {
+        let State::Ended(exit) = state else { return None };
+        let ended = exit.dir.as_ref().filter(|_| self.keep_dir)?;
+        let workspace = &call.session.workspace;
+        let beneath = |root: &Root| Some((root.dir.clone(), ended.strip_prefix(&root.dir).ok()?.to_owned()));
+        let nearest =
+            workspace.roots().iter().filter_map(|root| beneath(root)).max_by_key(|(dir, _)| dir.as_os_str().len());
+        let why = match nearest.map(|(root, rest)| workspace.at(&root, rest, Access::Read)) {
+            Some(Ok(place)) if is_folder(call, &place).await => {
+                call.session.go_to(place);
+                return None;
+            }
+            Some(Ok(_)) => "is gone or cannot be read",
+            Some(Err(_)) => "may not be read",
+            None => "is outside the workspace",
+        };
+        let top = call.top().ok()?;
+        let shown = workspace.shown(ended);
+        let said = format!("the command ended in {shown}, which {why}; the next one starts in {top}");
+        call.session.go_to(top);
+        Some(said)
     }
 
     /// The end of the output that matters.
@@ -210,12 +254,22 @@ impl Run {
             file: info.file,
             state: info.state,
             keep: self.keep,
+            strayed: None,
         }
     }
 }
 
 /// Output so short that no dialect cuts it.
 const SHORT: usize = 4000;
+
+/// Whether a script can change its folder. Asking a shell where it ended costs a process, and most have not moved.
+fn may_move(script: &str) -> bool {
+    ["cd", "pushd", "popd", "eval", "source", ". "].iter().any(|word| script.contains(word))
+}
+
+async fn is_folder(call: &Call, place: &SafePath) -> bool {
+    call.host().stat(place).await.is_ok_and(|about| about.kind == Kind::Folder)
+}
 
 /// A whole root, with all the rights it has.
 fn whole(call: &Call, root: &Root) -> Result<SafePath> {
@@ -333,7 +387,7 @@ impl RunOut {
     }
 
     fn remarks(&self) -> Vec<String> {
-        super::remarks(&self.state)
+        super::remarks(&self.state).into_iter().chain(self.strayed.clone()).collect()
     }
 
     /// The output with what must be said beside it, at the end that stays when the whole is too long.
@@ -477,7 +531,7 @@ mod tests {
     #[tokio::test]
     async fn jobs_that_remained_and_refusals_are_told() {
         let denials = vec!["writing /etc/x was refused by the sandbox".to_owned()];
-        let state = State::Ended(Exit { code: 0, signal: None, left_behind: true, denials });
+        let state = State::Ended(Exit { code: 0, signal: None, left_behind: true, denials, dir: None });
         assert_eq!(
             out(state, &["started\n"]).await.merged_or_error().text,
             "started\n[A job remained when the command ended, and was ended with it. Start long jobs in the background.]\n\
@@ -543,7 +597,7 @@ mod tests {
     #[tokio::test]
     async fn long_output_tells_its_true_size_and_keeps_the_remarks() {
         let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
-        let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new() });
+        let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new(), dir: None });
         for (keep, starts) in [(Keep::Head, true), (Keep::Tail, false)] {
             let run = Run { script: "yes".into(), keep, ..Run::default() };
             let reply = run.run(&Fake::new(state.clone(), &[long]).call()).await.unwrap().status_last();

@@ -66,7 +66,7 @@ impl Fake {
 
 /// A plain end.
 pub(crate) fn exit(code: i32) -> Exit {
-    Exit { code, signal: None, left_behind: false, denials: Vec::new() }
+    Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None }
 }
 
 #[async_trait]

@@ -16,7 +16,7 @@ use super::passages;
 /// What is shown of a page that says that something is wrong.
 const PREVIEW: usize = 512;
 /// What a model is given to answer a question from.
-const TO_ANSWER: usize = 200_000;
+const TO_ANSWER: usize = 400_000;
 /// What is shown of a page when there is nobody to answer.
 const PASSAGES: usize = 12_000;
 
@@ -152,7 +152,7 @@ impl Tool for Fetch {
         }
         let answer = match question {
             Some(question) if page.moved_to.is_none() && page.media.is_none() => {
-                Some(answered(call, &page, &question).await?)
+                Some(answered(call, &mut page, &question).await?)
             }
             _ => None,
         };
@@ -165,15 +165,19 @@ impl Tool for Fetch {
     }
 }
 
-async fn answered(call: &Call, page: &Fetched, question: &str) -> Result<Answer> {
+/// What a model says to the question; where none does, the passages that it is about.
+async fn answered(call: &Call, page: &mut Fetched, question: &str) -> Result<Answer> {
     let text = page.text.as_str();
     let readable = &text[..text.floor_char_boundary(TO_ANSWER)];
-    if !text.trim().is_empty()
-        && let Some(answer) = call.web().answer(call, readable, question).await?
-    {
-        return Ok(Answer::Model(answer));
+    let said = if text.trim().is_empty() { Ok(None) } else { call.web().answer(call, readable, question).await };
+    match said {
+        Ok(Some(answer)) => return Ok(Answer::Model(answer)),
+        Ok(None) => {}
+        Err(Error::Cancelled) => return Err(Error::Cancelled),
+        // The page is here; that nobody can read it is no reason to have nothing of it.
+        Err(error) => page.notes.push(format!("the model that reads pages failed: {error}")),
     }
-    let (text, cut) = passages::relevant(text, question, PASSAGES);
+    let (text, cut) = passages::relevant(&page.text, question, PASSAGES);
     Ok(Answer::Passages { text, cut })
 }
 

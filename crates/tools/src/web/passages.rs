@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn without_anything_to_go_by_the_beginning_comes() {
         let text = format!("Start.\n\n{}", "Words, words.\n\n".repeat(50));
-        let (said, _) = relevant(&text, "Summarize this page", 60);
+        let (said, _) = relevant(&text, "Summarize this page", 65);
         assert_eq!(said, "Start.\n\nWords, words.\n\nWords, words.\n\n[…]");
         assert!(relevant(&"é".repeat(1000), "x", 101).0.len() <= 110);
     }

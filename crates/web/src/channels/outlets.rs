@@ -117,9 +117,7 @@ impl Way {
         let named = |error: Error| Error::failed(format!("the channel `{}`: {error}", settings.name));
         let outlet: Box<dyn Outlet> = match &settings.kind {
             Kind::Log(it) if it.to == "stdout" && stdout == Stdout::Taken => {
-                return Err(named(Error::failed(
-                    "standard output is taken here; log to stderr or a file",
-                )));
+                return Err(named(Error::failed("standard output is taken here; log to stderr or a file")));
             }
             Kind::Log(it) => Box::new(Log::to(&settings.name, &it.to)),
             Kind::Webhook(it) => {

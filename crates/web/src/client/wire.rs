@@ -10,7 +10,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{Error, Result};
-use rustls::{ClientConfig, pki_types::ServerName};
+use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -129,8 +129,23 @@ async fn secure(tcp: TcpStream, target: &Target) -> Result<Stream> {
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
     let config = tls().map_err(|error| failed(&error))?;
     let stream = timeout(KNOCK, TlsConnector::from(config).connect(name, tcp)).await;
-    let stream = stream.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&error))?;
+    let stream = stream.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&in_words(&error)))?;
     Ok(Stream::Secure(Box::new(stream)))
+}
+
+/// Why TLS was not spoken. A certificate is the usual reason, and what is wrong with it says what to do.
+fn in_words(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(fault)) = inner else { return error.to_string() };
+    let why = match fault {
+        CertificateError::UnknownIssuer => "nobody whom this machine trusts vouches for it; it may be self-signed",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => "it is for another host",
+        CertificateError::Revoked => "it was revoked",
+        other => return format!("its certificate cannot be trusted: it may be self-signed ({other})"),
+    };
+    format!("its certificate cannot be trusted: {why}")
 }
 
 /// The system's certificates, read once; a machine without any says so at the first https address.

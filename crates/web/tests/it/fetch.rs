@@ -7,10 +7,13 @@ use helve_contract::{
     ports::{Fetch, Fetched, PagePart, PageStyle, Redirects, Web},
 };
 use helve_web::{Fetcher, Internet};
+use image::ImageFormat;
 
 use crate::{
     desk::{call, reader, wait},
     guard::{answer, client, serve},
+    pdfs::pages,
+    pictures::encoded,
 };
 
 fn web(port: u16) -> Internet {
@@ -83,6 +86,34 @@ fn what_has_no_text_is_described() {
     let zip = get("200 OK\r\nContent-Type: application/octet-stream", b"PK\x03\x04\0\0", PageStyle::Markdown);
     assert_eq!((zip.text.as_str(), zip.mime.as_str(), zip.bytes), ("", "application/zip", 6));
     assert_eq!(zip.notes, ["application/zip is not text; only what is known about it is given"]);
+}
+
+#[test]
+fn a_pdf_comes_page_by_page() {
+    let file = pages(&["BT /F1 12 Tf 72 700 Td (One.) Tj ET", "BT /F1 12 Tf 72 700 Td (Two.) Tj ET"], &[]);
+    for head in
+        ["200 OK\r\nContent-Type: application/pdf", "200 OK\r\nContent-Type: application/octet-stream", "200 OK"]
+    {
+        let page = get(head, &file, PageStyle::Markdown);
+        assert_eq!(page.text, "--- page 1 of 2 ---\n\nOne.\n\n--- page 2 of 2 ---\n\nTwo.");
+        assert_eq!(page.mime, "application/pdf");
+    }
+    let (port, _) = serve(|_| answer("200 OK\r\nContent-Type: application/pdf", "%PDF-1.7\nnothing"));
+    let said = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/")))).unwrap_err().to_string();
+    assert!(said.contains("not a PDF file, or a damaged one"), "{said}");
+}
+
+#[test]
+fn a_picture_comes_as_one() {
+    let file = encoded(8, 5, ImageFormat::Png);
+    let page = get("200 OK\r\nContent-Type: image/png", &file, PageStyle::Markdown);
+    let media = page.media.unwrap();
+    assert_eq!((media.mime.as_str(), media.bytes, page.text.as_str()), ("image/png", file, ""));
+    assert_eq!(page.notes, ["a picture of 8 × 5 pixels"]);
+    // What only says that it is a picture is none.
+    let (port, _) = serve(|_| answer("200 OK\r\nContent-Type: image/png", b"\x89PNG\r\n\x1a\nno"));
+    let said = wait(web(port).fetch(&call(), &Fetch::of(format!("http://127.0.0.1:{port}/"))));
+    assert!(said.is_err(), "{said:?}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn acceptor() -> TlsAcceptor {
+pub(crate) fn acceptor() -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = CertificateDer::pem_file_iter(CERTIFICATE).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(CERTIFICATE).unwrap();

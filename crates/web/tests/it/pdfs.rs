@@ -29,7 +29,7 @@ fn stream(dict: &str, content: &str) -> String {
 }
 
 /// A PDF with a page for each content stream, all in Helvetica as `F1` and `extra` as `F2`.
-fn pages(contents: &[&str], extra: &[String]) -> Vec<u8> {
+pub(crate) fn pages(contents: &[&str], extra: &[String]) -> Vec<u8> {
     let kids: Vec<_> = (0..contents.len()).map(|n| format!("{} 0 R", 4 + extra.len() + 2 * n)).collect();
     let mut objects = vec![
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),

@@ -11,7 +11,7 @@ fn look(bytes: &[u8]) -> Result<Picture, String> {
     wait(reader().picture(&call(), bytes.to_vec())).map_err(|error| error.to_string())
 }
 
-fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
+pub(crate) fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     DynamicImage::ImageRgb8(RgbImage::new(width, height)).write_to(&mut file, format).unwrap();
     file.into_inner()

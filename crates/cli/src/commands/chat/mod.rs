@@ -1,5 +1,6 @@
 //! `helve chat`: a conversation at the terminal.
 
+mod due;
 mod show;
 mod slash;
 
@@ -22,6 +23,7 @@ use crate::{
     terminal::{Input, Look, Person, Screen, Typed, money, short},
     workshop::{Bench, Somebody},
 };
+use due::Dues;
 use show::Show;
 
 /// Talk to a model that has the tools.
@@ -84,9 +86,14 @@ impl Flags {
                 None if go_on => Wanted::Last,
                 None => Wanted::New,
             };
-            let mut chat = Chat::open(bench.clone(), knobs, wanted, self.choice.dialect.clone()).await?;
+            let (mut chat, resumed) = Chat::open(bench.clone(), knobs, wanted, self.choice.dialect.clone()).await?;
             chat.greet(&told);
+            if resumed {
+                chat.recall().await?;
+            }
+            let driving = chat.drive()?;
             let code = chat.go().await;
+            driving.end().await;
             setup::end_tasks(chat.agent.session.clone()).await;
             setup::end_servers(bench.servers()).await;
             code
@@ -116,6 +123,8 @@ struct Chat {
     spent: Spent,
     /// What was typed while the agent worked and has to wait.
     waiting: VecDeque<String>,
+    /// What schedules have to say here.
+    dues: Dues,
     signals: Signals,
 }
 
@@ -133,12 +142,13 @@ enum Next {
 }
 
 impl Chat {
+    /// Opens the conversation; whether it was there before.
     async fn open(
         bench: Arc<Bench>,
         knobs: Arc<Knobs>,
         wanted: Wanted,
         dialect: Option<String>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<(Self, bool), Fault> {
         let screen = Screen::new(Look::of(&io::stdout()), io::stdout());
         let input = Input::new(screen.clone(), Some(bench.state().join("chat.history")));
         let stop = Arc::new(Notify::new());
@@ -149,12 +159,13 @@ impl Chat {
         let watcher: Watcher = Arc::new(move |event: &Event| show.hear(event));
         let how = How { dialect, model: None };
         let talk = talk::open(&bench, wanted, how, watcher.clone()).await?;
+        let session = talk.agent.session.id.clone();
         let signals = Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
         };
-        let mut chat = Self {
+        let chat = Self {
             bench,
             knobs,
             screen,
@@ -167,12 +178,10 @@ impl Chat {
             marks: Vec::new(),
             spent: Spent::default(),
             waiting: VecDeque::new(),
+            dues: Dues::new(&session),
             signals,
         };
-        if talk.resumed {
-            chat.recall().await?;
-        }
-        Ok(chat)
+        Ok((chat, talk.resumed))
     }
 
     fn greet(&self, model: &str) {
@@ -222,11 +231,23 @@ impl Chat {
     /// Asks for the next message.
     async fn ask(&mut self, interrupted: bool) -> Next {
         let words = if self.input.live { self.screen.look.mark("› ", "> ") } else { "" };
-        let typed = tokio::select! {
-            typed = self.input.line(words, true) => typed,
-            _ = self.signals.interrupt.recv() => return Next::Quit(130),
-            _ = self.signals.terminate.recv() => return Next::Quit(143),
-            _ = self.signals.hangup.recv() => return Next::Quit(129),
+        let input = self.input.clone();
+        let line = input.line(words, true);
+        tokio::pin!(line);
+        // A line that was begun stays where it is while a schedule has its turn.
+        let typed = loop {
+            tokio::select! {
+                typed = &mut line => break typed,
+                due = self.dues.next() => {
+                    if let Err(fault) = self.attend(due).await {
+                        self.screen.line(&self.screen.look.ink("31", &harmless(&fault.to_string())));
+                    }
+                    self.screen.surface();
+                }
+                _ = self.signals.interrupt.recv() => return Next::Quit(130),
+                _ = self.signals.terminate.recv() => return Next::Quit(143),
+                _ = self.signals.hangup.recv() => return Next::Quit(129),
+            }
         };
         match typed {
             Typed::Line(line) => Next::Line(line),
@@ -334,6 +355,7 @@ impl Chat {
         setup::end_tasks(self.agent.session.clone()).await;
         self.agent = talk.agent;
         self.seat = talk.seat;
+        self.dues.moved(&self.agent.session.id);
         self.marks.clear();
         self.bench.memory().forget();
         self.person.forget();

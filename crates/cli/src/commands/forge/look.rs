@@ -11,10 +11,10 @@ use std::{
 };
 
 use helve_agent::forge::Home;
+use helve_contract::jiff::Timestamp;
 use helve_tools::artifacts::{
     ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
 };
-use helve_contract::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Choice, home, known, visitor};

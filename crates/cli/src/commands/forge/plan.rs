@@ -73,7 +73,7 @@ impl Args {
 /// A name that no run has.
 fn free(home: &Home) -> String {
     let taken = home.runs();
-    (1_u32..).map(|number| format!("plan-{number}")).find(|name| !taken.contains(name)).unwrap_or_default()
+    (1..=taken.len() + 1).map(|number| format!("plan-{number}")).find(|name| !taken.contains(name)).unwrap_or_default()
 }
 
 async fn captain(bench: &Arc<Bench>, home: &Home, run: &str) -> Result<Agent, Fault> {

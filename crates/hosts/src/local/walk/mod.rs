@@ -5,6 +5,6 @@ mod find;
 mod start;
 
 pub(super) use clock::Clock;
-pub(super) use find::find;
 pub(crate) use find::Wanted;
+pub(super) use find::find;
 pub(super) use start::{Start, builder};

@@ -1,0 +1,121 @@
+//! A page of the web to Markdown: over loopback, through the guard and the parsing child. Beside it the bytes alone,
+//! and the official fetch server in Python where it is installed.
+
+use std::{
+    cell::Cell,
+    fmt::Write as _,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow, ensure};
+use helve_contract::ports::{Fetch, Web};
+use helve_web::{Fetcher, Internet, Reader, client::Client, guard::Guard};
+use serde_json::{Value, json};
+
+use super::mcp::Peer;
+use crate::{
+    data::Dice,
+    desk::{Desk, in_memory, program},
+    report::{Aim, Duel, Report},
+};
+
+/// What a page of the usual size may take.
+const LIMIT: Duration = Duration::from_millis(30);
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let (_held, root) = in_memory()?;
+    let desk = Desk::new("solo", &root)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let python = program(&["mcp-server-fetch"]);
+    if python.is_none() {
+        report.skip("mcp-server-fetch is not installed: pages are compared with their bytes alone");
+    }
+    for (size, said, aim) in [(100 << 10, "100 KB", Some(LIMIT)), (1 << 20, "1 MB", None)] {
+        let port = serve(page(size))?;
+        let guard = Guard::new().allowing([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
+        let web = Internet::new(Fetcher::new(Client::new(guard), Arc::new(Reader::new())));
+        // Each time another address, so that nothing comes from the cache.
+        let turn = Cell::new(0);
+        let fetch = || -> Result<usize> {
+            turn.set(turn.get() + 1);
+            let wanted = Fetch::of(format!("http://127.0.0.1:{port}/{}", turn.get()));
+            let page = runtime.block_on(web.fetch(&desk.call(), &wanted)).map_err(|it| anyhow!("{it}"))?;
+            Ok(page.text.len())
+        };
+        let length = fetch()?;
+        ensure!(length > size / 2, "only {length} bytes of Markdown from a page of {size}");
+        let name = format!("web_fetch, {said} to Markdown");
+        let duel = Duel::of(&name, "the same bytes, not read");
+        let duel = aim.into_iter().fold(duel, |it, aim| it.aim(Aim::Micros(aim.as_micros() as f64)));
+        let mut ours = |times: usize| (0..times).try_for_each(|_| fetch().map(drop));
+        report.duel(duel, &mut ours, &mut |times| (0..times).try_for_each(|_| bytes(port, size)))?;
+
+        let Some(python) = &python else { continue };
+        let mut peer = Peer::start(Command::new(python).arg("--ignore-robots-txt"))?;
+        peer.listed()?;
+        let ask = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "fetch",
+            "arguments": { "url": format!("http://127.0.0.1:{port}/"), "max_length": 999_999 } } });
+        let answer: Value = serde_json::from_str(&peer.ask(&ask)?)?;
+        let got = answer["result"]["content"][0]["text"].as_str().map_or(0, str::len);
+        ensure!(got > size / 2, "the Python server gave {got} bytes: {}", answer["result"]["isError"]);
+        report.duel(Duel::of(&name, "mcp-server-fetch (Python)"), &mut ours, &mut |times| {
+            (0..times).try_for_each(|_| peer.ask(&ask).map(drop))
+        })?;
+    }
+    Ok(())
+}
+
+/// An article of about so many bytes, with what articles have.
+fn page(size: usize) -> String {
+    let mut dice = Dice::new();
+    let mut out = String::from("<!doctype html><html><head><title>A long article</title></head><body><nav><ul>");
+    for at in 0..20 {
+        _ = write!(out, "<li><a href='/part/{at}'>Part {at}</a></li>");
+    }
+    out.push_str("</ul></nav><article><h1>A long article</h1>");
+    for at in 0.. {
+        if out.len() >= size {
+            break;
+        }
+        let line = dice.line();
+        _ = match at % 9 {
+            0 => write!(out, "<h2>{}</h2>", line.chars().take(40).collect::<String>()),
+            5 => write!(out, "<ul><li>{line}</li><li><b>{}</b></li></ul>", dice.line()),
+            8 => write!(out, "<pre><code>{line}\n{}</code></pre>", dice.line()),
+            _ => write!(out, "<p>{line}, <a href='/x/{at}'>and on</a>, {}, {}.</p>", dice.line(), dice.line()),
+        };
+    }
+    out + "</article><footer>The end</footer></body></html>"
+}
+
+/// Serves one page at every address. The port.
+fn serve(page: String) -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n";
+    let answer = format!("{head}Content-Length: {}\r\n\r\n{page}", page.len());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = [0; 4096];
+            if stream.read(&mut asked).is_ok_and(|it| it > 0) {
+                _ = stream.write_all(answer.as_bytes());
+            }
+        }
+    });
+    Ok(port)
+}
+
+/// The page as it comes over the wire.
+fn bytes(port: u16, size: usize) -> Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+    let mut all = Vec::with_capacity(size);
+    stream.read_to_end(&mut all)?;
+    ensure!(all.len() > size, "the page was cut");
+    Ok(())
+}

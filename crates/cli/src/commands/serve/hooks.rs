@@ -1,0 +1,110 @@
+//! `/hooks/NAME`: what a machine posts becomes a message in a conversation of the hook's own.
+
+use std::sync::Arc;
+
+use helve_agent::{Agent, Budget, Need, Workshop as _, prompt};
+use helve_contract::CancellationToken;
+use helve_web::channels::{Format, Inbound, Taken};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::{config::Settings, fault::Fault, print::harmless, remark, setup, workshop::Bench};
+
+/// How many messages may wait.
+const WAITING: usize = 64;
+
+/// The hooks, and where their messages go.
+pub(super) struct Hooks {
+    all: Vec<Inbound>,
+    queue: Sender<Taken>,
+}
+
+/// The messages that came in.
+pub(super) struct Posts(Receiver<Taken>);
+
+/// The hooks by the settings.
+pub(super) fn open(settings: &Settings) -> Result<(Hooks, Posts), Fault> {
+    let all = settings.list("hooks").iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    let (queue, posts) = channel(WAITING);
+    Ok((Hooks { all, queue }, Posts(posts)))
+}
+
+fn read(text: &str) -> Result<Inbound, Fault> {
+    let told = |why: &str| Fault::usage(format!("hooks: `{text}` {why}"));
+    let (name, variable) = text.split_once('=').ok_or_else(|| told("must be NAME=VARIABLE"))?;
+    let (name, variable) = (name.trim(), variable.trim());
+    let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+        return Err(told("must have a name of letters, digits, `-` and `_`"));
+    }
+    let secret = std::env::var(variable).ok().filter(|it| it.len() >= 16);
+    let secret = secret.ok_or_else(|| told("names a variable that must hold a secret of 16 letters or more"))?;
+    Ok(Inbound { id: name.to_owned(), path: format!("/hooks/{name}"), format: Format::Text, secret: Some(secret) })
+}
+
+impl Hooks {
+    /// The hooks.
+    pub(super) fn all(&self) -> &[Inbound] {
+        &self.all
+    }
+
+    /// Takes a message in; `false`: too many wait.
+    pub(super) fn put(&self, taken: Taken) -> bool {
+        self.queue.try_send(taken).is_ok()
+    }
+}
+
+impl Posts {
+    /// Hands one message after the other to the model, until the server is to end.
+    pub(super) async fn work(mut self, bench: &Arc<Bench>, closing: &CancellationToken) {
+        loop {
+            let taken = tokio::select! {
+                taken = self.0.recv() => taken,
+                () = closing.cancelled() => return,
+            };
+            let Some(taken) = taken else { return };
+            if let Err(error) = turn(bench, &taken, closing).await {
+                remark!("helve: the hook {}: {}", harmless(&taken.hook), harmless(&error.to_string()));
+            }
+        }
+    }
+}
+
+/// One message, to the end of the model's answer. The conversation keeps both.
+async fn turn(bench: &Arc<Bench>, taken: &Taken, closing: &CancellationToken) -> helve_contract::Result<()> {
+    let settings = bench.settings();
+    let need = Need { id: format!("hook:{}", taken.hook), alone: true, ..Need::default() };
+    let (engine, session) = bench.equip(&need)?;
+    let budget = Budget {
+        turns: u32::try_from(settings.number("schedule.max_turns")).ok(),
+        cost: settings.amount("schedule.max_cost"),
+        ..Budget::default()
+    };
+    let system = prompt::system(&engine, &session, "").await;
+    let title = Some(format!("webhook: {}", taken.hook));
+    let agent = Agent { budget, system, title, ..Agent::new(engine, session.clone(), bench.model(None)?) };
+    let handle = agent.handle.clone();
+    let mut said = std::pin::pin!(agent.say(&taken.text));
+    let said = tokio::select! {
+        said = &mut said => said,
+        () = closing.cancelled() => {
+            handle.cancel();
+            said.await
+        }
+    };
+    setup::end_tasks(session).await;
+    said.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_hook_needs_a_name_and_a_secret() {
+        let told = |text: &str| super::read(text).err().map(|it| it.to_string()).unwrap_or_default();
+        assert_eq!(told("build"), "hooks: `build` must be NAME=VARIABLE");
+        assert_eq!(told("a/b=HOME"), "hooks: `a/b=HOME` must have a name of letters, digits, `-` and `_`");
+        assert_eq!(
+            told("build=HELVE_NO_SUCH"),
+            "hooks: `build=HELVE_NO_SUCH` names a variable that must hold a secret of 16 letters or more"
+        );
+    }
+}

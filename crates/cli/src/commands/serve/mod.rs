@@ -1,0 +1,207 @@
+//! `helve serve`: a page, an API, MCP and the scheduler in one process.
+
+mod api;
+mod calls;
+mod hooks;
+mod hub;
+mod page;
+mod pass;
+mod say;
+mod site;
+mod stream;
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs as _},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use helve_agent::{Need, Workshop as _};
+use helve_contract::{CancellationToken, async_trait, ports::Nobody};
+use helve_engine::Mode;
+use helve_mcp::{ElicitApprover, ElicitUser, HttpOptions, Options, Rooms, Server, is_loopback, serve_http_beside};
+use tokio::net::TcpListener;
+
+use super::{
+    Choice,
+    http::{self, House},
+    mcp, schedule,
+};
+use crate::{
+    fault::{Fault, Outcome},
+    notify::Told,
+    remark, setup, state,
+    workshop::{Bench, Somebody},
+};
+use hub::Hub;
+use pass::Pass;
+use site::Site;
+
+/// How long requests under way may take when the server is to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Serve a page, an API and MCP over HTTP, and run what is scheduled.
+///
+/// The address with its token is printed at the start; the token is also in `serve.token` in the state folder, and
+/// stays the same. Stop it with Ctrl-C: calls under way get ten seconds.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve serve
+  helve serve --http 127.0.0.1:0 --workspace ~/project
+  curl -H \"Authorization: Bearer $(cat ~/.local/state/helve/serve.token)\" http://127.0.0.1:7717/api/sessions")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    choice: Choice,
+    /// Where to listen; port 0 picks a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7717")]
+    http: String,
+    /// A further name that the server answers to.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
+        let settings = self.choice.settings()?;
+        let dialect = super::dialect(&settings)?;
+        let at = self.address()?;
+        let runtime = setup::runtime()?;
+        http::more_descriptors();
+        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let served = runtime.block_on(self.serve(&bench, at));
+        // Work that hangs in the kernel is not waited for.
+        runtime.shutdown_background();
+        drop(bench);
+        served?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn address(&self) -> Result<SocketAddr, Fault> {
+        let all = self.http.to_socket_addrs().map_err(|error| self.wrong(&error))?;
+        all.into_iter().next().ok_or_else(|| self.wrong("no such address"))
+    }
+
+    fn wrong(&self, why: impl std::fmt::Display) -> Fault {
+        Fault::usage(format!("--http {}: {why}", self.http))
+    }
+
+    async fn serve(&self, bench: &Arc<Bench>, at: SocketAddr) -> Result<(), Fault> {
+        let listener = TcpListener::bind(at).await.map_err(|error| self.wrong(&error))?;
+        let at = listener.local_addr()?;
+        let pass = Pass::open(&bench.state().join("serve.token"), at.port())?;
+        let closing = CancellationToken::new();
+        let hub = Arc::new(Hub::new());
+        let ear = hub.clone();
+        bench.listen(Arc::new(move |dialect, event| ear.hear(dialect, event)));
+        let house = Counted { house: house(bench)?, hub: hub.clone() };
+        let first = house.house.first.clone();
+        let options = HttpOptions {
+            tokens: vec![pass.token().to_owned()],
+            hosts: self.allow_host.clone(),
+            drain: DRAIN,
+            ..HttpOptions::default()
+        };
+        let (hooks, posts) = hooks::open(bench.settings())?;
+        // Whoever reads the address may want us to end at once: signals are heard from here on.
+        let mut stopping = std::pin::pin!(setup::asked_to_stop());
+        tokio::select! {
+            biased;
+            () = &mut stopping => return Ok(()),
+            () = std::future::ready(()) => {}
+        }
+        remark!("helve: http://{at}/?token={}", pass.token());
+        if !is_loopback(at.ip()) {
+            remark!("helve: other machines can reach {at}; the token goes there unencrypted");
+        }
+        let site = Arc::new(Site::new(bench.clone(), hub, pass, hooks, closing.clone()));
+        let stop = async {
+            stopping.await;
+            remark!("helve: ends; what runs has {} s (again: at once)", DRAIN.as_secs());
+            closing.cancel();
+            tokio::spawn(async {
+                setup::asked_to_stop().await;
+                std::process::exit(130);
+            });
+        };
+        let serving = serve_http_beside(listener, Arc::new(house), Some(site.clone()), options, stop);
+        let (served, ()) = tokio::join!(serving, background(bench, &site, posts));
+        site.calls.end().await;
+        setup::end_tasks(first).await;
+        setup::end_servers(bench.servers()).await;
+        Ok(served?)
+    }
+}
+
+/// What needs a model: schedules and webhooks. Without one they wait, and that is said once.
+async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
+    let closing = &site.closing;
+    let found = tokio::select! {
+        found = bench.find_model(None) => found,
+        () = closing.cancelled() => return,
+    };
+    let driver = match found {
+        Ok(model) => {
+            remark!("helve: schedules run with {model}");
+            site.found_model();
+            schedule::driver(bench, Arc::new(Told::new(bench.settings())))
+        }
+        Err(error) => Err(Fault::failed(format!("no model: schedules and webhooks wait ({error})"))),
+    };
+    match driver {
+        Ok(driver) => {
+            let driver = driver.observed(Arc::new(schedule::log));
+            tokio::join!(driver.drive(closing.clone()), posts.work(bench, closing));
+        }
+        Err(fault) => remark!("helve: {fault}"),
+    }
+}
+
+/// The tools for clients that speak MCP.
+fn house(bench: &Arc<Bench>) -> Result<House, Fault> {
+    let approver = Arc::new(ElicitApprover::default());
+    bench.meet(Somebody { user: Arc::new(Nobody), approver: Some(approver.clone()) });
+    let settings = bench.settings();
+    let need = Need {
+        id: format!("mcp-{}", state::random_id()?),
+        dialect: Some(settings.dialect().to_owned()),
+        // As `helve mcp` has it: the client asks its user himself.
+        mode: Some(setup::mode(settings).unwrap_or(Mode::Open)),
+        ..Need::default()
+    };
+    let (engine, mut session) = bench.equip(&need)?;
+    // Nobody else holds the session yet.
+    if let Some(session) = Arc::get_mut(&mut session) {
+        session.ports.user = Arc::new(ElicitUser::new(approver.clone(), engine.mode().clone()));
+    }
+    let options = Options {
+        instructions: Some(mcp::instructions(settings, &engine)),
+        without_resources: !mcp::may_read(settings, &engine),
+        elicit: Some(approver),
+    };
+    let make = move |session| Server::new(engine.clone(), session, options.clone());
+    Ok(House { make: Box::new(make), first: session })
+}
+
+/// A house that counts who is in.
+struct Counted {
+    house: House,
+    hub: Arc<Hub>,
+}
+
+#[async_trait]
+impl Rooms for Counted {
+    async fn open(&self) -> io::Result<Arc<Server>> {
+        let server = self.house.open().await?;
+        self.hub.came();
+        Ok(server)
+    }
+
+    async fn close(&self, server: Arc<Server>) {
+        self.hub.went();
+        self.house.close(server).await;
+    }
+}

@@ -1,0 +1,97 @@
+//! Answers over HTTP: JSON, text, and refusals in one form.
+
+use bytes::Bytes;
+use helve_mcp::{HttpBody, HttpReply};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
+};
+use serde_json::{Value, json};
+
+/// Why a request is not answered as it was asked.
+#[derive(Debug)]
+pub(super) struct No {
+    status: StatusCode,
+    code: &'static str,
+    why: String,
+    allow: Option<&'static str>,
+}
+
+impl No {
+    /// A refusal: the status, a word for programs, and words for people.
+    pub(super) fn new(status: StatusCode, code: &'static str, why: impl Into<String>) -> Self {
+        Self { status, code, why: why.into(), allow: None }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn bad(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", why)
+    }
+
+    /// There is no such thing.
+    pub(super) fn missing(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", why)
+    }
+
+    /// Something of ours is broken.
+    pub(super) fn broken(why: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why.to_string())
+    }
+
+    /// There is no room, or no time.
+    pub(super) fn busy(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
+    }
+
+    /// Another method is wanted.
+    pub(super) fn method(allow: &'static str) -> Self {
+        let why = format!("this address takes {allow}");
+        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why) }
+    }
+
+    /// As a response.
+    pub(super) fn reply(self) -> HttpReply {
+        let body = json!({ "error": self.why, "code": self.code, "details": { "status": self.status.as_u16() } });
+        let mut reply = json(self.status, &body);
+        if self.status == StatusCode::UNAUTHORIZED {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(allow) = self.allow {
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        reply
+    }
+}
+
+impl From<helve_contract::Error> for No {
+    fn from(error: helve_contract::Error) -> Self {
+        Self::broken(error)
+    }
+}
+
+/// JSON.
+pub(super) fn json(status: StatusCode, value: &Value) -> HttpReply {
+    text(status, "application/json", value.to_string())
+}
+
+/// Text of some type.
+pub(super) fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> HttpReply {
+    typed(status, kind, Full::new(text.into()).boxed_unsync())
+}
+
+/// Any body of some type.
+pub(super) fn typed(status: StatusCode, kind: &'static str, body: HttpBody) -> HttpReply {
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    let fixed: [(HeaderName, &'static str); 4] = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ];
+    for (name, value) in fixed {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}

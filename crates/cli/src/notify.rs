@@ -1,0 +1,53 @@
+//! Tells the owners of schedules how runs went: over the schedule's channel, or in the log.
+
+use std::sync::Arc;
+
+use helve_agent::scheduler::Notify;
+use helve_contract::{
+    Call, PathRules, Ports, Reading, Session, Workspace, async_trait,
+    ports::{Address, Channels, Schedule},
+};
+
+use crate::{channels, config::Settings, print::harmless, remark, say};
+
+/// Notices by the settings.
+pub(crate) struct Told {
+    channels: Arc<dyn Channels>,
+}
+
+impl Told {
+    /// Notices over the configured channels.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { channels: channels::open(settings) }
+    }
+}
+
+#[async_trait]
+impl Notify for Told {
+    async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
+        let name = schedule.name.as_deref().unwrap_or(&schedule.id);
+        if let Some(to) = &schedule.channel {
+            let sent = match Address::parse(to) {
+                Ok(address) => self.channels.send(&from(schedule), &address, text).await,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(()) => return true,
+                Err(error) => remark!("helve: a notice did not go to {}: {error}", harmless(to)),
+            }
+        }
+        say!("[{}] {}", harmless(name), harmless(text));
+        schedule.channel.is_none()
+    }
+}
+
+/// Who speaks: a session that can reach nothing.
+fn from(schedule: &Schedule) -> Call {
+    let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
+    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let mut session = Session::new(format!("scheduled:{}", schedule.id), workspace, ports);
+    session.user.clone_from(&schedule.user);
+    // The same id would be taken for a repetition of the same message.
+    let id = crate::state::random_id().unwrap_or_else(|_| "notice".to_owned());
+    Call::new(id, Arc::new(session))
+}

@@ -1,0 +1,124 @@
+//! What notes are found by: weights and an embedding model, by the settings.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use helve_agent::model::{Embeddings, Endpoint, Key};
+use helve_contract::{Error, Result, async_trait};
+use helve_store::{
+    Memory,
+    embed::{Builtin, Embedder, Model2Vec},
+};
+
+use crate::{config::Settings, remark};
+
+/// How notes are found, by the settings. Nothing is read or asked before the first note.
+pub(crate) fn memory(settings: &Settings) -> Memory {
+    let usual = Memory::default();
+    let weight = |key: &str, usual: f32| settings.amount(key).map_or(usual, |it| it as f32);
+    let text = |key: &str| settings.text(key).map(str::to_owned);
+    let embedder: Arc<dyn Embedder> = match (text("memory.embeddings_url"), text("memory.model")) {
+        (Some(url), _) => Arc::new(Service::new(
+            url,
+            text("memory.embeddings_model").unwrap_or_default(),
+            text("memory.embeddings_key_env"),
+        )),
+        (None, Some(folder)) => Arc::new(Folder { folder: folder.into(), model: OnceLock::new() }),
+        (None, None) => Arc::new(Builtin),
+    };
+    let (meaning, words) = (weight("memory.weight_meaning", usual.meaning), weight("memory.weight_words", usual.words));
+    // Two weights of nothing would find nothing.
+    if meaning + words > 0.0 { Memory { embedder, meaning, words } } else { Memory { embedder, ..usual } }
+}
+
+/// A static model in a folder, read when it is first needed.
+struct Folder {
+    folder: PathBuf,
+    model: OnceLock<Option<Model2Vec>>,
+}
+
+impl Folder {
+    fn model(&self) -> Option<&Model2Vec> {
+        let load = || {
+            let loaded = Model2Vec::load(&self.folder);
+            loaded.map_err(|error| remark!("helve: notes are found by their words alone: {error}")).ok()
+        };
+        self.model.get_or_init(load).as_ref()
+    }
+}
+
+#[async_trait]
+impl Embedder for Folder {
+    fn id(&self) -> &str {
+        self.model().map_or("none", Embedder::id)
+    }
+    fn dims(&self) -> usize {
+        self.model().map_or(0, Embedder::dims)
+    }
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let model = self.model().ok_or_else(|| Error::failed("the embedding model cannot be read"))?;
+        model.embed(texts).await
+    }
+    fn trust(&self) -> f32 {
+        self.model().map_or(1.0, Embedder::trust)
+    }
+}
+
+/// A model that an endpoint runs.
+struct Service {
+    id: String,
+    endpoint: Endpoint,
+    key_env: Option<String>,
+    client: OnceLock<Option<Embeddings>>,
+    /// As long as the first vector that came; 0 before.
+    dims: AtomicUsize,
+}
+
+impl Service {
+    fn new(url: String, model: String, key_env: Option<String>) -> Self {
+        let id = format!("{url} {model}");
+        Self { id, endpoint: Endpoint::new(url, model), key_env, client: OnceLock::new(), dims: AtomicUsize::new(0) }
+    }
+
+    fn client(&self) -> Option<&Embeddings> {
+        let make = || {
+            let made = self.make();
+            made.map_err(|why| remark!("helve: notes are found by their words alone: {why}")).ok()
+        };
+        self.client.get_or_init(make).as_ref()
+    }
+
+    fn make(&self) -> Result<Embeddings, String> {
+        let mut endpoint = self.endpoint.clone();
+        if let Some(variable) = &self.key_env {
+            let value = std::env::var(variable).ok().filter(|it| !it.trim().is_empty());
+            let value = value
+                .ok_or_else(|| format!("memory.embeddings_key_env names the variable {variable}, which is not set"))?;
+            endpoint.key = Some(Key::new(value, variable));
+        }
+        Embeddings::new(endpoint).map_err(|error| error.to_string())
+    }
+}
+
+#[async_trait]
+impl Embedder for Service {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn dims(&self) -> usize {
+        self.dims.load(Ordering::Relaxed)
+    }
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let client = self.client().ok_or_else(|| Error::failed("the embedding model cannot be asked"))?;
+        let made = client.embed(texts).await.map_err(|error| Error::failed(error.to_string()))?;
+        if let Some(first) = made.first() {
+            _ = self.dims.compare_exchange(0, first.len(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Ok(made)
+    }
+}

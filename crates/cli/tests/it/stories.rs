@@ -1,0 +1,263 @@
+//! Whole stories through `helve run`: agents, tasks, lists and memory, with a model that follows a script.
+
+use helve_script::{Script, Step};
+use serde_json::{Value, json};
+
+use crate::{
+    desk::{Desk, Ran},
+    model::Model,
+};
+
+fn events(ran: &Ran, kind: &str) -> Vec<Value> {
+    let all = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|it| it["type"] == kind).collect()
+}
+
+/// The last message of a request, as text.
+fn last(request: &Value) -> String {
+    let message = request["messages"].as_array().and_then(|it| it.last().cloned()).unwrap_or_default();
+    message["content"].as_str().map_or_else(|| message["content"].to_string(), str::to_owned)
+}
+
+/// What stands behind these words in the last message, up to the next blank or mark.
+fn after(request: &Value, words: &str) -> String {
+    let text = last(request);
+    let rest = text.split_once(words).map_or_else(|| panic!("`{words}` is not in: {text}"), |it| it.1);
+    rest.chars().take_while(|it| it.is_ascii_alphanumeric() || "-_:".contains(*it)).collect()
+}
+
+#[test]
+fn another_agent_looks_and_reports() {
+    let desk = Desk::new();
+    desk.put("work/a.rs", "fn main() {}\n").put("work/b.txt", "x\n");
+    let order = json!({
+        "description": "Find programs", "prompt": "ORDER: which files are programs?", "subagent_type": "Explore",
+    });
+    let script = Script::new([Step::call("Agent", order), Step::text("One: a.rs.").expect("Only a.rs is one.")]).lane(
+        "ORDER",
+        [
+            Step::call("Glob", json!({ "pattern": "*.rs" })),
+            Step::call("Write", json!({ "file_path": desk.path("work/c.rs"), "content": "" })).expect("a.rs"),
+            Step::text("Only a.rs is one.").expect("Write"),
+        ],
+    );
+    let model = Model::of(script);
+    let desk = model.at(desk);
+    let ran = desk.run(&["run", "count the programs", "--json", "--mode", "bypassPermissions"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(events(&ran, "ended")[0]["text"], "One: a.rs.");
+    assert_eq!(model.violations(), Vec::<String>::new());
+    assert!(!desk.path("work/c.rs").exists(), "an agent that looks writes nothing");
+
+    let tools: Vec<Vec<String>> = model
+        .requests()
+        .iter()
+        .map(|it| it["tools"].as_array().unwrap().iter().map(|it| it["function"]["name"].as_str().unwrap().to_owned()))
+        .map(Iterator::collect)
+        .collect();
+    assert!(tools[0].contains(&"Agent".into()) && tools[0].contains(&"FileWrite".into()), "{:?}", tools[0]);
+    assert!(!tools[1].contains(&"Agent".into()) && !tools[1].contains(&"FileWrite".into()), "{:?}", tools[1]);
+
+    let children = events(&ran, "child");
+    assert_eq!(children.iter().map(|it| it["ended"].as_bool().unwrap()).collect::<Vec<_>>(), [false, true]);
+    let top = events(&ran, "session")[0]["id"].clone();
+    let list = desk.run(&["sessions", "list", "--children", "--json"]).json();
+    let child = list["sessions"].as_array().unwrap().iter().find(|it| it["parent"] == top).unwrap().clone();
+    assert_eq!(child["id"], children[0]["id"]);
+    let shown = desk.run(&["sessions", "show", child["id"].as_str().unwrap()]);
+    assert!(shown.out.contains("Only a.rs is one."), "{}", shown.out);
+}
+
+#[test]
+fn an_agent_in_the_background_is_heard_of() {
+    let order = json!({
+        "description": "Count", "prompt": "ORDER: count", "subagent_type": "general-purpose", "run_in_background": true,
+    });
+    let script = Script::new([
+        Step::call("Agent", order),
+        Step::by(|request| Step::call("TaskOutput", json!({ "task_id": after(request, "Agent ") }))),
+        Step::text("I wait.").expect("There are three."),
+        Step::text("Three.").expect("There are three."),
+    ])
+    .lane("ORDER", [Step::text("There are three.")]);
+    let model = Model::of(script);
+    let ran = model.desk().run(&["run", "count", "--json", "--mode", "bypassPermissions"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(model.violations(), Vec::<String>::new());
+    let called = events(&ran, "called");
+    assert_eq!(called[0]["data"]["status"], "async_launched", "{called:?}");
+    assert!(called[1]["text"].as_str().unwrap().contains("There are three."), "{called:?}");
+    let told = last(&model.requests()[4]);
+    assert!(told.contains("[agent ") && told.contains("There are three."), "{told}");
+    assert_eq!(events(&ran, "ended")[0]["text"], "Three.");
+}
+
+#[test]
+fn a_command_in_the_background_is_read_and_stopped() {
+    let model = Model::new([
+        Step::call("Bash", json!({ "command": "echo begun; sleep 600", "run_in_background": true })),
+        Step::by(|request| {
+            let id = after(request, "ID: ");
+            Step::call("TaskOutput", json!({ "task_id": id, "block": false }))
+        }),
+        Step::by(|request| {
+            let messages = request["messages"].as_array().unwrap();
+            let first = messages.iter().find(|it| it["role"] == "tool").unwrap();
+            let id = after(&json!({ "messages": [first] }), "ID: ");
+            Step::call("TaskStop", json!({ "task_id": id }))
+        }),
+        Step::text("Stopped."),
+    ]);
+    let ran = model.desk().run(&["run", "try it", "--json", "--mode", "bypassPermissions"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let failed: Vec<_> = events(&ran, "called").iter().map(|it| it["is_error"].as_bool().unwrap()).collect();
+    assert_eq!(failed, [false; 3], "{}", ran.out);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_list_of_things_to_do_is_shown() {
+    let todos = json!([{ "content": "Look", "status": "in_progress", "activeForm": "Looking" }]);
+    let model = Model::new([Step::call("TodoWrite", json!({ "todos": todos })), Step::text("On it.")]);
+    let ran = model.desk().run(&["run", "do it", "--json"]);
+    let shown = events(&ran, "todos");
+    assert_eq!((shown.len(), &shown[0]["todos"]), (1, &todos), "{}", ran.out);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_small_window_is_made_room_in() {
+    let desk = Desk::new();
+    for name in ["a", "b", "c", "d"] {
+        let text = format!("{name} some words of a long file\n").repeat(450);
+        desk.put(&format!("work/{name}.txt"), &text);
+    }
+    let read = |name: &str| Step::call("Read", json!({ "file_path": desk.path(&format!("work/{name}.txt")) }));
+    let script = Script::new([read("a"), read("b"), read("c"), read("d"), Step::text("I read four files.")])
+        .lane("You sum up the first part", [Step::text("Three files were read.").times(4)])
+        .then("I read four files.");
+    let model = Model::of(script);
+    let ran = model.at(desk).run(&["run", "read the four files", "--json", "--set", "model.window=16000"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let compacted = events(&ran, "compacted");
+    assert!(!compacted.is_empty(), "{}", ran.out);
+    assert!(compacted.iter().all(|it| it["after"].as_u64() < it["before"].as_u64()), "{compacted:?}");
+    assert!(model.requests().last().unwrap().to_string().contains("read the four files"), "the order is still there");
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn solo_asks_a_sub_agent_and_reads_its_conversation() {
+    let desk = Desk::new();
+    desk.put("work/MEMORY.md", "# Facts\n\nThe cat is called Mia.\n");
+    let script = Script::new([
+        Step::call("sessions_spawn", json!({ "prompt": "ORDER: what is the cat's name?" })),
+        Step::call("sessions_list", json!({})).expect("Mia."),
+        Step::by(|request| {
+            let list = last(request);
+            let child = list.lines().find(|it| it.contains("ORDER")).unwrap_or_else(|| panic!("{list}"));
+            Step::call("sessions_history", json!({ "session_id": child.split('\t').next() }))
+        }),
+        Step::text("Mia."),
+    ])
+    .lane(
+        "ORDER",
+        [
+            Step::call("memory_search", json!({ "query": "name of the cat" })),
+            Step::text("It is Mia.").expect("The cat is called Mia."),
+        ],
+    );
+    let model = Model::of(script);
+    let ran = model.at(desk).run(&["run", "who is the cat?", "--json", "--dialect", "solo"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let called = events(&ran, "called");
+    let history = called.iter().find(|it| it["name"] == "sessions_history").unwrap();
+    assert!(history["text"].as_str().unwrap().contains("It is Mia."), "{called:?}");
+    assert_eq!(events(&ran, "ended")[0]["text"], "Mia.");
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn oxydra_delegates_to_a_specialist_of_the_settings() {
+    let desk = Desk::new();
+    desk.put(
+        "home/agents/librarian.md",
+        "---\nname: librarian\ndescription: Knows books\ntools: file_read\nmaxTurns: 3\n---\n\nYou are LIBRARIAN.\n",
+    );
+    let script = Script::new([
+        Step::call("delegate_to_agent", json!({ "agent_name": "nobody", "goal": "x" })),
+        Step::call(
+            "delegate_to_agent",
+            json!({ "agent_name": "librarian", "goal": "Name a book.", "key_facts": ["It has a whale."] }),
+        )
+        .expect("librarian"),
+        Step::text("Moby-Dick, says the librarian.").expect("Moby-Dick."),
+    ])
+    .lane("LIBRARIAN", [Step::text("Moby-Dick.").expect("It has a whale.")]);
+    let model = Model::of(script);
+    let desk = model.at(desk);
+    let folder = format!("agents.folders={}", desk.path("home/agents").display());
+    let run = ["run", "a book?", "--json", "--dialect", "oxydra", "--mode", "bypassPermissions", "--set", &folder];
+    let ran = desk.run(&run);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let failed: Vec<_> = events(&ran, "called").iter().map(|it| it["is_error"].as_bool().unwrap()).collect();
+    assert_eq!(failed, [true, false], "{}", ran.out);
+    assert_eq!(model.requests()[2]["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn oxydra_remembers_in_one_conversation_and_in_the_next() {
+    let model = Model::new([
+        Step::call("memory_save", json!({ "content": "The user's bicycle is green.", "tags": ["home"] })),
+        Step::call("scratchpad_write", json!({ "items": ["ask about the bell"] })),
+        Step::call("memory_search", json!({ "query": "what colour is the bike" })),
+        Step::call("scratchpad_read", json!({})).expect("bicycle is green"),
+        Step::text("Green.").expect("ask about the bell"),
+        Step::call("memory_search", json!({ "query": "colour of the bicycle" })),
+        Step::call("scratchpad_read", json!({})).expect("bicycle is green"),
+        Step::text("Still green."),
+    ]);
+    let desk = model.desk();
+    let ask = |words: &str| desk.run(&["run", words, "--json", "--dialect", "oxydra", "--mode", "bypassPermissions"]);
+    let ran = ask("remember my green bicycle");
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert!(events(&ran, "called").iter().all(|it| it["is_error"] == false), "{}", ran.out);
+    let ran = ask("which colour?");
+    let pad = events(&ran, "called")[1]["text"].as_str().unwrap().to_owned();
+    assert!(!pad.contains("bell"), "a scratchpad is one conversation's: {pad}");
+    assert_eq!(events(&ran, "ended")[0]["text"], "Still green.");
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn an_endpoint_makes_the_vectors_of_notes() {
+    let model = Model::new([
+        Step::call("memory_save", json!({ "content": "The user's bicycle is green." })),
+        // The scripted vectors are all alike: every question is like every note.
+        Step::call("memory_search", json!({ "query": "zebra", "min_score": 0.0 })),
+        Step::text("Done.").expect("bicycle is green"),
+    ]);
+    let desk = model.desk();
+    let url = format!("memory.embeddings_url={}", model.url());
+    let more = ["--set", &url, "--set", "memory.embeddings_model=scripted", "--set", "memory.weight_meaning=1"];
+    let run = ["run", "remember", "--json", "--dialect", "oxydra", "--mode", "bypassPermissions"];
+    let ran = desk.run(&[&run[..], &more[..]].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn notes_are_found_by_words_where_no_model_makes_vectors() {
+    for set in ["memory.embeddings_url=http://127.0.0.1:9/v1", "memory.model=nowhere"] {
+        let model = Model::new([
+            Step::call("memory_save", json!({ "content": "The user's bicycle is green." })),
+            Step::call("memory_search", json!({ "query": "green bicycle" })),
+            Step::text("Done.").expect("bicycle is green"),
+        ]);
+        let desk = model.desk();
+        let ran = desk.run(&["run", "remember", "--dialect", "oxydra", "--mode", "bypassPermissions", "--set", set]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(model.violations(), Vec::<String>::new());
+    }
+}

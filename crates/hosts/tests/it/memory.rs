@@ -1,0 +1,345 @@
+//! Files and a shell in memory: what every host promises, what a script may do, and where it ends.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use helve_contract::{
+    Access, FileFault, Workspace,
+    ports::{Change, Command, Expect, Host as _, Input, Network, Noticed, Signal, Span},
+};
+use helve_hosts::memory::{Ended, HOME, Memory, Script};
+use proptest::prelude::*;
+
+use crate::{
+    folder::{Folder, fault},
+    suite,
+};
+
+/// All of the files in memory.
+struct Ground(Workspace);
+
+impl Ground {
+    fn workspace(&self) -> Workspace {
+        self.0.clone()
+    }
+}
+
+suite::stories!(Memory::new(), Ground(Memory::workspace()));
+
+async fn sh(memory: &Memory, script: &str) -> (String, String, i32) {
+    let Ended { stdout, stderr, code } = memory.run(Script::new(script)).await.unwrap();
+    (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap(), code)
+}
+
+async fn out(script: &str) -> String {
+    let (stdout, stderr, code) = sh(&Memory::new(), script).await;
+    assert_eq!((stderr.as_str(), code), ("", 0), "{script}");
+    stdout
+}
+
+#[tokio::test]
+async fn files_last_and_the_rest_does_not() {
+    let memory = Memory::new();
+    let first = "x=1; f() { echo f; }; cd /tmp; echo one > /tmp/a; echo two > ~/b; export y=2";
+    assert_eq!(sh(&memory, first).await, (String::new(), String::new(), 0));
+    let second = "pwd; cat /tmp/a b; echo \"[$x$y]\"; type f >/dev/null 2>&1 || echo no f";
+    assert_eq!(sh(&memory, second).await.0, format!("{HOME}\none\ntwo\n[]\nno f\n"));
+}
+
+#[tokio::test]
+async fn the_shell_and_the_file_tools_see_the_same_files() {
+    let (memory, workspace) = (Memory::new(), Memory::workspace());
+    let path = workspace.check(Path::new("plan/a.md"), Access::Write, None).unwrap();
+    memory.write(&path, b"one\n", Expect::Absent).await.unwrap();
+    assert_eq!(sh(&memory, "cat plan/a.md; echo two >> plan/a.md; ln -s plan/a.md link").await.0, "one\n");
+    let link = workspace.check(Path::new("link"), Access::Read, None).unwrap();
+    assert_eq!(memory.read(&link, Span::first(100)).await.unwrap().bytes, b"one\ntwo\n");
+    let absolute = workspace.check(Path::new("/tmp/x"), Access::Write, None).unwrap();
+    memory.write(&absolute, b"", Expect::Anything).await.unwrap();
+    assert_eq!(sh(&memory, "ls /tmp").await.0, "x\n");
+}
+
+#[tokio::test]
+async fn everyday_scripts_work() {
+    assert_eq!(out("cat <<EOF\n$((1 + 2)) $HOME\nEOF\ncat <<'EOF'\n$HOME\nEOF").await, "3 /home/user\n$HOME\n");
+    assert_eq!(
+        out("a=(x y z); echo ${a[1]} ${#a[@]} \"${a[@]:1}\"; declare -A m=([k]=v); echo ${m[k]}").await,
+        "y 3 y z\nv\n"
+    );
+    assert_eq!(out("f() { local n=$1; echo $((n * 2)); }; f 21").await, "42\n");
+    assert_eq!(out("printf 'a\\nb\\n' | xargs -n1 echo got").await, "got a\ngot b\n");
+    assert_eq!(out("echo hi | tee x y | tr a-z A-Z; cat x y").await, "HI\nhi\nhi\n");
+    assert_eq!(out("printf '1\\n2\\n' > a; printf '1\\n3\\n' > b; diff a b || true").await, "2c2\n< 2\n---\n> 3\n");
+    assert_eq!(out("printf 'b 2\\na 10\\nc 1\\n' | sort -k2,2n").await, "c 1\nb 2\na 10\n");
+    assert_eq!(out("printf '%05.1f|%-4s|%x\\n' 3.14159 ab 255").await, "003.1|ab  |ff\n");
+    assert_eq!(out("touch f; test -f f && [ ! -d f ] && [[ f == f* ]] && echo yes").await, "yes\n");
+    assert_eq!(out("mkdir -p d/e; echo x > d/e/f.md; find d -name '*.md' -exec grep -l x {} +").await, "d/e/f.md\n");
+    assert_eq!(out("echo '{\"a\":[1,2]}' | jq -c '.a | map(. + 1)'").await, "[2,3]\n");
+    assert_eq!(out("printf 'a,1\\nb,2\\n' | awk -F, '{ s += $2 } END { print s }'").await, "3\n");
+    assert_eq!(out("echo one two | sed -E 's/(\\w+) (\\w+)/\\2 \\1/'").await, "two one\n");
+    let replaced = "d=/w/a.md; r=/w; e=.md; echo ${d/${r}/R} \"${d//${e}/${r}x}\" ${d/${d%.md}/b}";
+    assert_eq!(out(replaced).await, "R/a.md /w/a/wx b.md\n");
+    assert_eq!(out("(cd /tmp; pwd); pwd; echo $(echo $(echo deep))").await, format!("/tmp\n{HOME}\ndeep\n"));
+}
+
+#[tokio::test]
+async fn real_programs_are_not_there() {
+    let (_, stderr, code) = sh(&Memory::new(), "git status").await;
+    assert!(stderr.contains("git: command not found"), "{stderr}");
+    assert_eq!(code, 127);
+}
+
+#[tokio::test]
+async fn nothing_of_this_machine_can_be_reached() {
+    let real = Folder::new();
+    let here = real.workspace().roots()[0].dir.clone();
+    let file = here.join("secret");
+    std::fs::write(&file, "the secret").unwrap();
+    let (path, folder) = (file.display(), here.display());
+    for script in [
+        format!("cat {path}; cat < {path}; source {path}; ls {folder}; find {folder}"),
+        format!("ln -s {folder} d; cat d/secret; cd d && cat secret; readlink -f d/secret | xargs cat"),
+        format!("mkdir -p {folder}; echo gone > {path}; echo new > {folder}/new; rm -rf {folder}"),
+        "cat /proc/self/environ /proc/1/cmdline; exec 3<>/dev/tcp/127.0.0.1/80; /bin/sh -c 'echo $PPID'".to_owned(),
+        "kill -9 1; python3 -c 'print(1)'; curl http://127.0.0.1/; exec /usr/bin/id".to_owned(),
+    ] {
+        let (stdout, stderr, _) = sh(&Memory::new(), &script).await;
+        assert!(!stdout.contains("the secret") && !stderr.contains("the secret"), "{script}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "the secret");
+    assert!(!here.join("new").exists());
+    // The environment of this process is not the script's.
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok());
+    assert_eq!(out("echo \"[$CARGO_MANIFEST_DIR]\"; env | grep -c CARGO || true").await, "[]\n0\n");
+}
+
+#[tokio::test]
+async fn every_runaway_ends() {
+    for script in [
+        "while :; do :; done",
+        "f() { f | f & }; f; wait",
+        "f() { f; }; f",
+        "yes",
+        "head -c 10G /dev/zero | wc -c",
+        "printf '%0100000000d' 1",
+        "x=a; while :; do x=$x$x; done",
+        "echo {1..100000000}",
+        "awk 'BEGIN { while (1) x = x \"aaaaaaaa\" }'",
+        "sed ':a; s/^/x/; ba' <<< x",
+        "seq 1 1000000000 | sort -n | tail -1",
+        "jq -n '[limit(100000000; repeat(1))] | length'",
+        "echo 'source /tmp/s' > /tmp/s; source /tmp/s",
+        "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx >> f; cat f f > g; mv g f; done",
+        "eval \"$(printf '(%.0s' {1..5000})\"",
+        "a='b'; b='a'; echo $((a))",
+    ] {
+        let memory = Memory::new();
+        let script = Script { limit: Duration::from_secs(2), ..Script::new(script) };
+        let ended = memory.run(script.clone()).await.unwrap();
+        assert!(ended.stdout.len() <= 16 << 20, "{}", script.text);
+        // The next script is none the worse for it.
+        assert_eq!(sh(&memory, "echo ok").await.0, "ok\n", "{}", script.text);
+    }
+}
+
+#[tokio::test]
+async fn a_limit_is_told_and_what_was_written_is_kept() {
+    let (stdout, stderr, code) = sh(&Memory::new(), "echo first; f() { f; }; f").await;
+    assert_eq!((stdout.as_str(), code), ("first\n", 137));
+    assert!(
+        stderr.starts_with("bash: the script was ended at a limit of the shell in memory: maximum function depth"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn time_runs_out() {
+    let script = Script { limit: Duration::from_millis(100), ..Script::new("echo a; sleep 1000") };
+    let ended = Memory::new().run(script).await.unwrap();
+    assert_eq!((ended.stdout.as_slice(), ended.code), (&b"a\n"[..], 124));
+    assert_eq!(
+        String::from_utf8(ended.stderr).unwrap(),
+        "bash: ended after 0.1 s, which is the most a script may take\n"
+    );
+}
+
+#[tokio::test]
+async fn a_script_can_be_ended_from_outside() {
+    let memory = Memory::new();
+    let dir = Memory::workspace().top(Access::Read).unwrap();
+    let command = Command {
+        script: Some("sleep 1000".into()),
+        argv: Vec::new(),
+        dir: dir.clone(),
+        roots: vec![dir],
+        env: Vec::new(),
+        input: Input::Closed,
+        network: Network::Configured,
+        terminal: None,
+        tell_dir: false,
+    };
+    let mut process = memory.spawn(&command).await.unwrap();
+    process.signal(Signal::Terminate).await.unwrap();
+    let Noticed::Exit(exit) = process.next().await else { panic!("it went on") };
+    assert_eq!((exit.code, exit.signal), (143, Some(15)));
+    assert_eq!(process.next().await, Noticed::Exit(exit));
+}
+
+#[tokio::test]
+async fn a_script_reads_what_it_is_given() {
+    let input = Input::Bytes(b"one\ntwo\n".to_vec());
+    let env = vec![("NAME".to_owned(), "value".to_owned())];
+    let script = Script { input, env, dir: "/tmp".into(), ..Script::new("pwd; echo $NAME; cat") };
+    let ended = Memory::new().run(script).await.unwrap();
+    assert_eq!(ended.stdout, b"/tmp\nvalue\none\ntwo\n");
+    let lost = Memory::new().run(Script { dir: "/nowhere".into(), ..Script::new("pwd") }).await.unwrap_err();
+    assert_eq!(lost.to_string(), "/nowhere: there is no such folder in memory to start in");
+}
+
+#[tokio::test]
+async fn two_writers_lose_nothing() {
+    let (memory, workspace) = (Arc::new(Memory::new()), Memory::workspace());
+    let path = workspace.check(Path::new("n"), Access::Write, None).unwrap();
+    memory.write(&path, b"", Expect::Absent).await.unwrap();
+    let add = async |mark: u8| {
+        for _ in 0..50 {
+            loop {
+                let mut bytes = memory.read(&path, Span::first(1000)).await.unwrap().bytes;
+                let expect = Expect::Content(<sha2::Sha256 as sha2::Digest>::digest(&bytes).into());
+                bytes.push(mark);
+                if memory.write(&path, &bytes, expect).await.is_ok() {
+                    break;
+                }
+            }
+        }
+    };
+    tokio::join!(add(b'a'), add(b'b'));
+    assert_eq!(memory.read(&path, Span::first(1000)).await.unwrap().bytes.len(), 100);
+}
+
+#[tokio::test]
+async fn a_full_memory_takes_back_what_it_began() {
+    let (memory, workspace) = (Memory::new(), Memory::workspace());
+    let path = |name: &str| workspace.check(Path::new(name), Access::Write, None).unwrap();
+    let write =
+        |name: &str, bytes: Vec<u8>| Change::Write { path: path(name), bytes, expect: Expect::Anything, like: None };
+    memory.write(&path("a"), b"old", Expect::Absent).await.unwrap();
+    for n in 0..3 {
+        memory.write(&path(&format!("big{n}")), &vec![b'x'; 64 << 20], Expect::Absent).await.unwrap();
+    }
+    let changes = vec![write("a", b"new".to_vec()), write("deep/b", vec![b'y'; 64 << 20])];
+    assert_eq!(fault(memory.change(changes).await), FileFault::DiskFull);
+    assert_eq!(sh(&memory, "cat a; ls").await.0, "olda\nbig0\nbig1\nbig2\n");
+}
+
+#[tokio::test]
+async fn what_is_kept_comes_back() {
+    let memory = Memory::new();
+    let script = "mkdir -p p/q; printf 'one' > p/a; printf '\\xff' > p/q/b; ln -s a p/l; chmod 755 p/a";
+    assert_eq!(sh(&memory, script).await.2, 0);
+    let kept = memory.snapshot().unwrap();
+    assert_eq!(memory.clone().snapshot().unwrap(), kept);
+
+    let other = Memory::new();
+    sh(&other, "echo old > old").await;
+    other.restore(&kept).await.unwrap();
+    let seen = sh(&other, "ls; cat p/l; stat -c %a p/a; wc -c < p/q/b; readlink p/l").await.0;
+    assert_eq!(seen, "p\none755\n1\na\n");
+    assert_eq!(other.snapshot().unwrap(), kept);
+}
+
+#[tokio::test]
+async fn what_is_broken_is_not_put_back() {
+    let memory = Memory::new();
+    sh(&memory, "echo mine > mine").await;
+    let kept = memory.snapshot().unwrap();
+    for bytes in [&b""[..], b"helvemm1", b"helvemm1\xff\xff\xff\xff\xff\xff", &kept[..kept.len() - 3]] {
+        let error = memory.restore(bytes).await.unwrap_err().to_string();
+        assert!(error.starts_with("these files in memory cannot be put back: "), "{error}");
+    }
+    assert_eq!(sh(&memory, "cat mine").await.0, "mine\n");
+}
+
+#[tokio::test]
+async fn a_draft_is_written_out() {
+    let (memory, other) = (Memory::new(), Memory::new());
+    sh(&memory, "mkdir -p plan/deep; echo a > plan/a; echo b > plan/deep/b; ln -s a plan/l; echo no > no").await;
+    let to = Memory::workspace().check(Path::new("out"), Access::Write, None).unwrap();
+    let from = Path::new(HOME).join("plan");
+    assert_eq!(memory.export(&from, &other, &to).await.unwrap(), 2);
+    assert_eq!(sh(&other, "cat out/a out/deep/b; ls").await.0, "a\nb\nout\n");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is written, the shell answers and lives on.
+    #[test]
+    fn no_text_breaks_it(words in prop::collection::vec(word(), 0..12)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let script = Script { limit: Duration::from_secs(10), ..Script::new(words.concat()) };
+        let ended = runtime.block_on(Memory::new().run(script)).unwrap();
+        prop_assert!(ended.code != 134, "{:?}", ended);
+    }
+}
+
+/// Pieces of scripts, and any other text.
+fn word() -> impl Strategy<Value = String> {
+    let pieces = [
+        "$(",
+        ")",
+        "((",
+        "))",
+        "${",
+        "}",
+        "`",
+        "\"",
+        "'",
+        "\\",
+        "|",
+        "&",
+        ";",
+        "\n",
+        " ",
+        "<<E\n",
+        "E\n",
+        ">",
+        "<",
+        "a=",
+        "b[1]=",
+        "for i in ",
+        "; do ",
+        "done",
+        "if ",
+        "then ",
+        "fi",
+        "case x in ",
+        "esac",
+        "*",
+        "?",
+        "[",
+        "]",
+        "{1..3}",
+        "é",
+        "\u{202e}",
+        "😀",
+        "\0",
+        "\r",
+        "printf '%d' ",
+        "echo ",
+        "awk '",
+        "sed 's/",
+        "jq '",
+        "grep -E '",
+        "[[ ",
+        "]] ",
+        "! ",
+        "#",
+        "~",
+        "$'\\x",
+        "%s",
+        "-n ",
+        "99999999999999999999",
+        "-1",
+    ];
+    prop_oneof![prop::sample::select(pieces.to_vec()).prop_map(str::to_owned), ".{0,6}"]
+}

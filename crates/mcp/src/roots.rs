@@ -1,0 +1,131 @@
+//! The client's folders: they narrow the workspace of its session, and never widen it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use helve_contract::{CancellationToken, Session};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::{
+    answer,
+    peer::{Outbox, Peer},
+    resources,
+    wire::short,
+};
+
+/// How long a call waits for the client's folders. After that it goes on, and they hold from when they come.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Folders of one client that are looked at.
+const MOST: usize = 64;
+
+/// Whether a client that has these capabilities can name its folders.
+pub(crate) fn are_offered(capabilities: &Value) -> bool {
+    capabilities.get("roots").is_some_and(Value::is_object)
+}
+
+/// What is known of a client's folders. They are asked for with the first call, on the stream of that call: that is where
+/// every client listens.
+pub(crate) struct Narrowing {
+    stale: AtomicBool,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    session: Option<Arc<Session>>,
+    asked: Option<oneshot::Receiver<Value>>,
+}
+
+impl Default for Narrowing {
+    fn default() -> Self {
+        Self { stale: AtomicBool::new(true), known: Mutex::default() }
+    }
+}
+
+impl Narrowing {
+    /// The folders are others now; they are asked for again with the next call.
+    pub(crate) fn forget(&self) {
+        self.stale.store(true, Ordering::Release);
+    }
+
+    /// The session, narrowed to the client's folders. Calls that come meanwhile wait for the same answer.
+    pub(crate) async fn session(
+        &self,
+        peer: &Peer,
+        out: &dyn Outbox,
+        (given_up, closing): (&CancellationToken, &CancellationToken),
+    ) -> Arc<Session> {
+        let mut known = self.known.lock().await;
+        let asks = self.stale.swap(false, Ordering::AcqRel);
+        if asks {
+            let (id, answered) = peer.asks.open();
+            known.asked = Some(answered);
+            out.send(answer::request(&id, "roots/list", &json!({})));
+        }
+        if let Some(answered) = known.asked.as_mut() {
+            let patience = if asks { PATIENCE } else { Duration::ZERO };
+            let heard = tokio::select! {
+                biased;
+                answer = answered => Some(answer.unwrap_or_default()),
+                () = given_up.cancelled() => None,
+                () = closing.cancelled() => None,
+                () = tokio::time::sleep(patience) => None,
+            };
+            if let Some(answer) = heard {
+                known.asked = None;
+                known.session = narrowed(peer, known.session.take(), &answer).await;
+            }
+        }
+        known.session.clone().unwrap_or_else(|| peer.server.session.clone())
+    }
+}
+
+/// The session in the folders that a client named. A client that names none says nothing about where to work.
+async fn narrowed(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> Option<Arc<Session>> {
+    let whole = &peer.server.session;
+    let named = answer.get("roots").and_then(Value::as_array).filter(|it| !it.is_empty())?;
+    let names: Vec<String> =
+        named.iter().take(MOST).filter_map(|it| Some(it.get("uri")?.as_str()?.to_owned())).collect();
+    let top = whole.workspace.roots().first()?.dir.clone();
+    let found = tokio::task::spawn_blocking(move || found(&top, names)).await.ok()??;
+
+    let (workspace, mut ignored) = whole.workspace.narrowed(&found.folders);
+    ignored.extend(found.ignored);
+    let dirs: Vec<_> = workspace.roots().iter().map(|root| root.dir.clone()).collect();
+    let record = json!({ "session": whole.id, "roots": dirs, "ignored": ignored });
+    // A log that fails never fails a call.
+    _ = peer.server.engine.events().emit("mcp.roots", record);
+    // Who is where he was stays in the folder that his last command went to.
+    let same = |it: &Arc<Session>| it.workspace.roots().iter().map(|root| &root.dir).eq(dirs.iter());
+    before.filter(same).or_else(|| Some(Arc::new(whole.within(workspace))))
+}
+
+struct Found {
+    folders: Vec<PathBuf>,
+    ignored: Vec<String>,
+}
+
+/// The folders behind the names, without symbolic links. Nothing if the workspace itself is on another machine, for then
+/// the client's folders say nothing about it.
+fn found(top: &Path, names: Vec<String>) -> Option<Found> {
+    if !top.is_dir() {
+        return None;
+    }
+    let (mut folders, mut ignored) = (Vec::new(), Vec::new());
+    for name in names {
+        let real = resources::decoded(&name).and_then(|path| fs::canonicalize(path).ok()).filter(|it| it.is_dir());
+        match real {
+            Some(real) => folders.push(real),
+            None => ignored.push(format!("{}: no folder of this machine", short(&name))),
+        }
+    }
+    Some(Found { folders, ignored })
+}
