@@ -10,7 +10,7 @@ use super::{
     status::Status,
 };
 
-/// Writes the graph of tasks: {"nodes": [{"id", "type": "task"|"refinery", "agentType": 1|2|3|"refinery", "dependencies": [ids]}]}. It is checked as a whole; everything wrong is named with its code. Returns its path.
+/// Writes the graph of tasks: `{"nodes": [{"id", "type": "task"|"refinery", "agentType": 1|2|3|"refinery", "dependencies": [ids]}]}`. It is checked as a whole; everything wrong is named with its code. Returns its path.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct SetDag {
     /// The graph

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::artifacts::{NodeKind, Room, Status, task_id};
 
-/// Makes the branch forge/<taskId>/<attemptId> from the base, with the branches of all dependencies merged in. A conflict makes nothing and names the files. Returns branch, baseRef and mergedDeps.
+/// Makes the branch `forge/<taskId>/<attemptId>` from the base, with the branches of all dependencies merged in. A conflict makes nothing and names the files. Returns branch, baseRef and mergedDeps.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct PrepareBranch {
     /// Such as "task-001"
