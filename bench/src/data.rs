@@ -100,3 +100,38 @@ pub(crate) fn tree(root: &Path, files: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// Empty files in folders of a hundred; one of a hundred ends in `proto`.
+pub(crate) fn names(root: &Path, files: usize) -> Result<()> {
+    for at in 0..files {
+        let folder = root.join(format!("mod_{}/pkg_{}/src_{}", at / 10_000, at / 1_000 % 10, at / 100 % 10));
+        if at % 100 == 0 {
+            fs::create_dir_all(&folder)?;
+        }
+        let ending = if at % 100 == 37 { "proto" } else { ENDINGS[at % ENDINGS.len()] };
+        fs::write(folder.join(format!("file_{at:06}.{ending}")), "")?;
+    }
+    Ok(())
+}
+
+/// Texts of 20 KB on average, in folders of fifty: nothing hidden, ignored or binary.
+pub(crate) fn texts(root: &Path, files: usize) -> Result<()> {
+    let mut dice = Dice::new();
+    let pool = dice.text(1 << 20);
+    for at in 0..files {
+        let folder = root.join(format!("d{:02}/s{}", at / 500, at / 50 % 10));
+        fs::create_dir_all(&folder)?;
+        let bytes = (4 << 10) + dice.below(32 << 10);
+        let from = dice.below(pool.len() - bytes);
+        let mut text = pool.as_bytes()[from..from + bytes].to_vec();
+        text.push(b'\n');
+        if at % 200 == 7 {
+            text.extend(format!("let x = {NEEDLE};\n").into_bytes());
+        }
+        if at % 10 == 3 {
+            text.extend(format!("pub fn handle_{}_v{}(x: u8) {{}}\n", WORDS[at % WORDS.len()], at % 9).into_bytes());
+        }
+        fs::write(folder.join(format!("f_{at:05}.{}", ENDINGS[at % ENDINGS.len()])), text)?;
+    }
+    Ok(())
+}

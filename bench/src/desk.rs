@@ -19,7 +19,8 @@ use tokio::runtime::{self, Runtime};
 pub(crate) struct Desk {
     /// The engine.
     pub(crate) engine: Engine,
-    session: Arc<Session>,
+    /// The session that its calls belong to.
+    pub(crate) session: Arc<Session>,
     runtime: Runtime,
 }
 

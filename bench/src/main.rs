@@ -1,33 +1,48 @@
-//! Helve beside the plain programs that do the same work: every figure is a ratio of two sides measured in turns.
+//! Helve beside the programs that do the same work: every figure is a ratio of sides measured in turns.
 
 mod data;
 mod desk;
 mod groups;
+mod growth;
+mod http;
 mod measure;
+mod page;
+mod peers;
+mod plot;
 mod report;
+mod wire;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{measure::Effort, report::Report};
+use crate::{
+    measure::{Effort, Scale},
+    report::Report,
+};
 
 const HELP: &str = "\
-Usage: bench/run [--only GROUP[,GROUP]] [--like TEXT] [--quick] [--calm] [--helve PATH] [--out DIR]
+Usage: bench/run [--only GROUP[,GROUP]] [--like TEXT] [--quick | --check] [--calm] [--write PAGE] [--helve PATH] [--out DIR]
 
-  --only GROUP   engine, files, search, patch, exec, mcp, memory, schedules, forge or web; all of them when left out
+  --only GROUP   engine, start, mcp, http, files, search, exec, patch, memory, schedules, shell, forge, web or load;
+                 all of them when left out
   --like TEXT    only comparisons with this text in their name
-  --quick        fewer pairs and smaller trees: to see that it runs, not for figures
+  --quick        fewer rounds and smaller trees: to see that it runs, not for figures
+  --check        short, for CI: fails where an aim is missed five times over
   --calm         before all other work of the machine; needs root
-  --helve PATH   the `helve` that the group mcp starts; the one beside this program when left out
-  --out DIR      where results.json and results.md go";
+  --write PAGE   write the tables into this page, between its two marks, and pictures beside it
+  --helve PATH   the `helve` that is started; the one beside this program when left out
+  --out DIR      where results.json, results.md and the pictures go
+
+Peers come from `bench/peers`. HELVE_CALLS=N: calls of each of the 50 clients in the group load.";
 
 /// What was asked for on the command line.
 struct Wishes {
     only: Vec<String>,
     like: String,
-    quick: bool,
+    scale: Scale,
     helve: Option<PathBuf>,
+    write: Option<PathBuf>,
     out: PathBuf,
 }
 
@@ -35,15 +50,11 @@ fn main() -> ExitCode {
     helve_hosts::inner_stage();
     helve_web::child_stage();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let done = match args.first().map(String::as_str) {
-        Some("echo") => groups::echo(),
-        Some("--help" | "-h") => {
-            println!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        _ => wishes(args).and_then(|wishes| run(&wishes)),
-    };
-    match done {
+    if matches!(args.first().map(String::as_str), Some("--help" | "-h")) {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match wishes(args).and_then(|wishes| run(&wishes)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("bench: {error:#}");
@@ -53,16 +64,24 @@ fn main() -> ExitCode {
 }
 
 fn wishes(args: Vec<String>) -> Result<Wishes> {
-    let mut wishes =
-        Wishes { only: Vec::new(), like: String::new(), quick: false, helve: None, out: "bench/out".into() };
+    let mut wishes = Wishes {
+        only: Vec::new(),
+        like: String::new(),
+        scale: Scale::Full,
+        helve: None,
+        write: None,
+        out: "bench/out".into(),
+    };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} wants a value; see --help"));
         match arg.as_str() {
             "--only" => wishes.only.extend(value()?.split(',').map(str::to_owned)),
             "--like" => wishes.like = value()?,
-            "--quick" => wishes.quick = true,
+            "--quick" => wishes.scale = Scale::Quick,
+            "--check" => wishes.scale = Scale::Check,
             "--helve" => wishes.helve = Some(value()?.into()),
+            "--write" => wishes.write = Some(value()?.into()),
             "--out" => wishes.out = value()?.into(),
             other => bail!("unknown option {other}; see --help"),
         }
@@ -76,10 +95,16 @@ fn wishes(args: Vec<String>) -> Result<Wishes> {
 
 /// Runs the groups. What fails is told, and the others still run.
 fn run(wishes: &Wishes) -> Result<ExitCode> {
-    let effort = if wishes.quick { Effort::quick() } else { Effort::full() };
+    let effort = match wishes.scale {
+        Scale::Full => Effort::full(),
+        Scale::Quick => Effort::quick(),
+        Scale::Check => Effort::check(),
+    };
     let mut report = Report::new(effort, wishes.helve.clone(), wishes.like.clone());
+    let short = |name: &str| wishes.scale != Scale::Check || groups::CHECKED.contains(&name);
     for (name, group) in groups::ALL {
-        if wishes.only.is_empty() || wishes.only.iter().any(|it| it == name) {
+        let named = wishes.only.iter().any(|it| it == name);
+        if named || (wishes.only.is_empty() && short(name)) {
             report.begin(name);
             if let Err(error) = group(&mut report) {
                 report.fail(&format!("{error:#}"));
@@ -87,5 +112,12 @@ fn run(wishes: &Wishes) -> Result<ExitCode> {
         }
     }
     report.write(&wishes.out)?;
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if let Some(page) = &wishes.write {
+        report.write_into(page)?;
+    }
+    let faults = report.faults();
+    for fault in &faults {
+        eprintln!("FAILED: {fault}");
+    }
+    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,4 +1,4 @@
-//! Two sides in turns, A B A B …: what one costs in terms of the other, whatever else the machine does meanwhile.
+//! Sides in turns, A B A B …: what one costs in terms of another, whatever else the machine does meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,39 @@ pub(crate) type Side<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// The most pairs of a comparison.
-    pairs: usize,
-    /// No more pairs are begun after this time, once there are [`FEWEST`].
+    /// The most rounds of a comparison.
+    rounds: usize,
+    /// No more rounds are begun after this time for each side, once there are [`FEWEST`].
     time: Duration,
-    /// Whether data should be small, too.
-    pub(crate) quick: bool,
+    /// How large the data are, and what the figures are for.
+    pub(crate) scale: Scale,
 }
 
-/// The fewest pairs that a median is taken of.
+/// What figures are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// To be told.
+    Full,
+    /// To see that it runs.
+    Quick,
+    /// To see that nothing has become many times slower.
+    Check,
+}
+
+/// The fewest rounds that a median is taken of, and the fewest where a round takes very long.
 const FEWEST: usize = 7;
+const FEWEST_SLOW: usize = 3;
 /// A sample lasts at least this long, so that the clock does not matter.
 const SAMPLE: Duration = Duration::from_micros(500);
+
+/// What one side took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timed {
+    /// Seconds of one piece of work, in each round.
+    walls: Vec<f64>,
+    /// CPU seconds of all rounds together, per piece of work.
+    cpu: f64,
+}
 
 /// What came out of a comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -54,36 +75,64 @@ pub(crate) struct Spread {
 impl Effort {
     /// For figures.
     pub(crate) fn full() -> Self {
-        Self { pairs: 101, time: Duration::from_secs(4), quick: false }
+        Self { rounds: 101, time: Duration::from_secs(2), scale: Scale::Full }
     }
 
     /// To see that it runs.
     pub(crate) fn quick() -> Self {
-        Self { pairs: FEWEST, time: Duration::from_millis(200), quick: true }
+        Self { rounds: FEWEST, time: Duration::from_millis(100), scale: Scale::Quick }
     }
 
-    /// Measures two sides in turns.
-    pub(crate) fn compare(&self, ours: Side<'_>, peer: Side<'_>) -> Result<Measured> {
-        let (our_count, peer_count) = (enough(ours)?, enough(peer)?);
-        let (mut our_times, mut peer_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut our_cpu, mut peer_cpu) = (0.0, 0.0);
-        let start = Instant::now();
-        while ratios.len() < self.pairs && (ratios.len() < FEWEST || start.elapsed() < self.time) {
-            let a = sample(ours, our_count)?;
-            let b = sample(peer, peer_count)?;
-            ratios.push(a.wall / b.wall);
-            our_times.push(a.wall * 1e6);
-            peer_times.push(b.wall * 1e6);
-            our_cpu += a.cpu;
-            peer_cpu += b.cpu;
+    /// To see that nothing has become many times slower.
+    pub(crate) fn check() -> Self {
+        Self { rounds: 15, time: Duration::from_millis(250), scale: Scale::Check }
+    }
+
+    /// Whether data should be small.
+    pub(crate) fn is_small(&self) -> bool {
+        self.scale != Scale::Full
+    }
+
+    /// Measures sides in turns, A B C A B C …. A side that fails is out of the race from then on.
+    pub(crate) fn race(&self, sides: &mut [Side<'_>]) -> Vec<Result<Timed>> {
+        let mut counts: Vec<_> = sides.iter_mut().map(|side| enough(*side)).collect();
+        let mut all = vec![Timed::default(); sides.len()];
+        let (start, most) = (Instant::now(), self.time * sides.len() as u32);
+        for round in 0..self.rounds {
+            let fewest = if start.elapsed() > most * 2 { FEWEST_SLOW } else { FEWEST };
+            if round >= fewest && start.elapsed() >= most {
+                break;
+            }
+            for ((side, count), timed) in sides.iter_mut().zip(&mut counts).zip(&mut all) {
+                let Ok(times) = *count else { continue };
+                match sample(*side, times) {
+                    Ok(sample) => {
+                        timed.walls.push(sample.wall);
+                        timed.cpu += sample.cpu;
+                    }
+                    Err(error) => *count = Err(error),
+                }
+            }
         }
-        Ok(Measured {
-            pairs: ratios.len(),
-            ratio: Spread::of(ratios),
-            ours_us: Spread::of(our_times),
-            peer_us: Spread::of(peer_times),
-            cpu: our_cpu / peer_cpu,
-        })
+        counts.into_iter().zip(all).map(|(count, timed)| count.map(|_| timed)).collect()
+    }
+}
+
+impl Timed {
+    /// Microseconds of one piece of work.
+    pub(crate) fn micros(&self) -> Spread {
+        Spread::of(self.walls.iter().map(|it| it * 1e6).collect())
+    }
+
+    /// This side by another of the same race.
+    pub(crate) fn by(&self, peer: &Self) -> Measured {
+        Measured {
+            pairs: self.walls.len().min(peer.walls.len()),
+            ratio: Spread::of(self.walls.iter().zip(&peer.walls).map(|(a, b)| a / b).collect()),
+            ours_us: self.micros(),
+            peer_us: peer.micros(),
+            cpu: self.cpu / peer.cpu,
+        }
     }
 }
 
@@ -132,9 +181,10 @@ fn children() -> Option<f64> {
 }
 
 impl Spread {
-    fn of(mut figures: Vec<f64>) -> Self {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
-        let at = |part: f64| figures.get(((figures.len() - 1) as f64 * part).round() as usize).copied();
+        let last = figures.len().saturating_sub(1) as f64;
+        let at = |part: f64| figures.get((last * part).round() as usize).copied();
         let at = |part: f64| at(part).unwrap_or(f64::NAN);
         Self { p10: at(0.1), p50: at(0.5), p90: at(0.9) }
     }
@@ -151,16 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn the_sides_take_turns() {
+    fn the_sides_take_turns_and_one_that_fails_is_out() {
         let turns = std::cell::RefCell::new(String::new());
         let work = |name: char| {
             turns.borrow_mut().push(name);
             std::thread::sleep(SAMPLE);
             Ok(())
         };
-        let measured = Effort::quick().compare(&mut |_| work('a'), &mut |_| work('b')).unwrap();
-        assert!(measured.pairs >= FEWEST);
-        let turns = turns.into_inner();
-        assert_eq!((&turns[..4], &turns[4..8]), ("aabb", "abab"));
+        let mut left = 3;
+        let mut fails = |_| {
+            left -= 1;
+            if left > 0 { work('x') } else { anyhow::bail!("no more") }
+        };
+        let mut told = Effort::quick().race(&mut [&mut |_| work('a'), &mut |_| work('b'), &mut fails]);
+        assert_eq!(told.pop().unwrap().unwrap_err().to_string(), "no more");
+        assert!(told.iter().all(|it| it.as_ref().unwrap().walls.len() >= FEWEST_SLOW));
+        assert_eq!(&turns.into_inner()[..10], "aabbxxabab");
     }
 }

@@ -1,12 +1,19 @@
-//! What was measured: told line by line, and written to two files.
+//! What was measured: told line by line, and kept for the files.
 
-use std::{fmt::Write as _, fs, path::Path, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use serde_json::json;
 
-use crate::measure::{Effort, Measured, Side, Spread};
+use crate::{
+    growth::{Curve, Point, STEEP, Series},
+    measure::{Effort, Measured, Scale, Side, Spread, Timed},
+    page::figure,
+};
 
 /// All that was measured.
 pub(crate) struct Report {
@@ -16,22 +23,35 @@ pub(crate) struct Report {
     pub(crate) helve: Option<PathBuf>,
     like: String,
     group: &'static str,
-    load: String,
-    rows: Vec<Row>,
-    remarks: Vec<Remark>,
+    /// What the machine was busy with before.
+    pub(crate) load: String,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) remarks: Vec<Remark>,
 }
 
 /// One comparison.
 #[derive(Serialize)]
-struct Row {
-    group: &'static str,
-    ours: String,
-    peer: String,
+pub(crate) struct Row {
+    pub(crate) group: &'static str,
+    pub(crate) ours: String,
+    pub(crate) peer: String,
     #[serde(flatten)]
-    measured: Measured,
+    pub(crate) measured: Measured,
     /// Whether the CPU ratio says anything: not where a side works in another process that goes on.
-    has_cpu: bool,
-    aim: Option<Aim>,
+    pub(crate) has_cpu: bool,
+    pub(crate) aim: Option<Aim>,
+}
+
+/// One figure that is no ratio.
+#[derive(Serialize)]
+pub(crate) struct Fact {
+    pub(crate) group: &'static str,
+    pub(crate) what: String,
+    pub(crate) figure: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) aim: Option<Aim>,
 }
 
 /// What should come out.
@@ -41,18 +61,23 @@ pub(crate) enum Aim {
     Ratio(f64),
     /// This many microseconds, or less.
     Micros(f64),
+    /// This figure, or less.
+    Most(f64),
+    /// This figure, or more.
+    Least(f64),
 }
 
 /// Something that a reader must know.
 #[derive(Serialize)]
-struct Remark {
-    group: &'static str,
-    kind: Kind,
-    text: String,
+pub(crate) struct Remark {
+    pub(crate) group: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
 }
 
+/// What a remark is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Kind {
+pub(crate) enum Kind {
     Skipped,
     Failed,
     Note,
@@ -87,12 +112,44 @@ impl<'a> Duel<'a> {
     }
 }
 
+/// Work that can be done any number of times.
+pub(crate) type Labour<'a> = dyn FnMut(usize) -> Result<()> + 'a;
+
+/// One of those that we are raced with.
+pub(crate) struct Rival<'a, 'b> {
+    /// Who it is.
+    pub(crate) name: String,
+    /// What we aim at beside it.
+    pub(crate) aim: Option<Aim>,
+    /// Its work.
+    pub(crate) side: &'b mut Labour<'a>,
+}
+
+/// Work of one size, ready to be done any number of times.
+pub(crate) type Ready<'a> = Box<Labour<'a>>;
+/// Makes work of any size ready.
+pub(crate) type Maker<'a, 'b> = &'b mut dyn FnMut(usize) -> Result<Ready<'a>>;
+
+/// A size that took longer than this, with all that it needs, is the last: in a full run, and in a short one.
+const LONG: Duration = Duration::from_secs(12);
+const LONG_SHORT: Duration = Duration::from_millis(1_500);
+
 impl Report {
     /// Nothing measured yet.
     pub(crate) fn new(effort: Effort, helve: Option<PathBuf>, like: String) -> Self {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-        Self { effort, helve, like, group: "", load, rows: Vec::new(), remarks: Vec::new() }
+        Self {
+            effort,
+            helve,
+            like,
+            group: "",
+            load,
+            rows: Vec::new(),
+            facts: Vec::new(),
+            curves: Vec::new(),
+            remarks: Vec::new(),
+        }
     }
 
     /// A new group.
@@ -101,24 +158,115 @@ impl Report {
         eprintln!("\n{group}");
     }
 
+    /// Whether a comparison of this name is wanted.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        name.contains(&self.like)
+    }
+
     /// Measures two sides and tells it.
     pub(crate) fn duel(&mut self, duel: Duel<'_>, ours: Side<'_>, peer: Side<'_>) -> Result<()> {
-        if !duel.ours.contains(&self.like) && !duel.peer.contains(&self.like) {
+        if !self.wants(duel.ours) && !self.wants(duel.peer) {
             return Ok(());
         }
         let about = || format!("{} against {}", duel.ours, duel.peer);
-        let measured = self.effort.compare(ours, peer).with_context(about)?;
-        let row = Row {
-            group: self.group,
-            ours: duel.ours.to_owned(),
-            peer: duel.peer.to_owned(),
-            measured,
-            has_cpu: duel.cpu,
-            aim: duel.aim,
-        };
+        let mut told = self.effort.race(&mut [ours, peer]).into_iter();
+        let mut next = || told.next().context("no side")?.with_context(about);
+        let (ours, peer) = (next()?, next()?);
+        self.row(duel.ours, duel.peer, (&ours, &peer), duel.aim, duel.cpu);
+        Ok(())
+    }
+
+    /// Measures us and all others in one race. One that fails is told and left out; we may not fail.
+    pub(crate) fn race(&mut self, what: &str, ours: Side<'_>, rivals: Vec<Rival<'_, '_>>) -> Result<()> {
+        if !self.wants(what) && !rivals.iter().any(|it| self.wants(&it.name)) {
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        let mut sides: Vec<Side<'_>> = vec![ours];
+        for rival in rivals {
+            names.push((rival.name, rival.aim));
+            sides.push(rival.side);
+        }
+        let mut told = self.effort.race(&mut sides).into_iter();
+        let ours = told.next().context("no side")?.with_context(|| what.to_owned())?;
+        for ((name, aim), timed) in names.into_iter().zip(told) {
+            match timed {
+                Ok(timed) => self.row(what, &name, (&ours, &timed), aim, false),
+                Err(error) => self.note(&format!("{what}: {name} is out: {}", short(&format!("{error:#}")))),
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, ours: &str, peer: &str, (our, their): (&Timed, &Timed), aim: Option<Aim>, has_cpu: bool) {
+        let (group, measured) = (self.group, our.by(their));
+        let row = Row { group, ours: ours.to_owned(), peer: peer.to_owned(), measured, has_cpu, aim };
         eprintln!("  {:<52} {:>8} × {:<36} {}", row.ours, figure(row.measured.ratio.p50), row.peer, row.verdict());
         self.rows.push(row);
+    }
+
+    /// Measures how time grows with size, as far as the machine carries it in reasonable time. Ours comes first.
+    pub(crate) fn grow(
+        &mut self,
+        (what, unit): (&str, &str),
+        sizes: &[usize],
+        sides: &mut [(&str, Maker<'_, '_>)],
+    ) -> Result<()> {
+        if !self.wants(what) {
+            return Ok(());
+        }
+        let mut points: Vec<Vec<Point>> = vec![Vec::new(); sides.len()];
+        let (most, long) = match self.effort.scale {
+            Scale::Full => (sizes.len(), LONG),
+            Scale::Quick => (3, LONG_SHORT),
+            Scale::Check => (sizes.len(), LONG_SHORT),
+        };
+        for &size in sizes.iter().take(most) {
+            let begun = Instant::now();
+            let mut ready = Vec::new();
+            for (_, maker) in sides.iter_mut() {
+                ready.push(maker(size).with_context(|| format!("{what}, {size} {unit}"))?);
+            }
+            let mut refs: Vec<Side<'_>> = ready.iter_mut().map(|it| it.as_mut() as Side<'_>).collect();
+            for (timed, points) in self.effort.race(&mut refs).into_iter().zip(&mut points) {
+                points.push(Point { size, micros: timed.with_context(|| format!("{what}, {size} {unit}"))?.micros() });
+            }
+            if begun.elapsed() > long {
+                break;
+            }
+        }
+        let series: Vec<Series> =
+            sides.iter().zip(points).map(|((name, _), points)| Series::new(name, points)).collect();
+        self.keep(Curve { group: self.group, what: what.to_owned(), unit: unit.to_owned(), series });
         Ok(())
+    }
+
+    /// Makes a curve of the comparisons that were just measured, one for each of these sizes.
+    pub(crate) fn curve_of_rows(&mut self, (what, unit): (&str, &str), sizes: &[usize]) {
+        let Some(rows) = self.rows.len().checked_sub(sizes.len()).map(|from| &self.rows[from..]) else { return };
+        let Some(peer) = rows.first().filter(|it| it.group == self.group).map(|it| it.peer.clone()) else { return };
+        let line = |time: fn(&Measured) -> Spread| {
+            sizes.iter().zip(rows).map(|(size, row)| Point { size: *size, micros: time(&row.measured) }).collect()
+        };
+        let series = vec![Series::new("helve", line(|it| it.ours_us)), Series::new(&peer, line(|it| it.peer_us))];
+        self.keep(Curve { group: self.group, what: what.to_owned(), unit: unit.to_owned(), series });
+    }
+
+    fn keep(&mut self, curve: Curve) {
+        for it in &curve.series {
+            let power = it.power.map_or("?".to_owned(), |it| format!("{it:.2}"));
+            let verdict = if it.is_steep() { "STEEP" } else { "" };
+            let times: Vec<String> = it.points.iter().map(|it| figure(it.micros.p50)).collect();
+            eprintln!("  {}, {}: n^{power} {verdict}  µs at {}: {}", curve.what, it.name, curve.unit, times.join(" "));
+        }
+        self.curves.push(curve);
+    }
+
+    /// Tells one figure.
+    pub(crate) fn fact(&mut self, what: &str, figure: f64, unit: &'static str, aim: Option<Aim>) {
+        let fact = Fact { group: self.group, what: what.to_owned(), figure, unit, aim };
+        eprintln!("  {:<52} {:>8} {unit} {}", fact.what, self::figure(figure), fact.verdict());
+        self.facts.push(fact);
     }
 
     /// Tells that something could not be measured here.
@@ -131,7 +279,7 @@ impl Report {
         self.remark(Kind::Failed, why);
     }
 
-    /// Tells something that is no ratio.
+    /// Tells something that is no figure.
     pub(crate) fn note(&mut self, text: &str) {
         self.remark(Kind::Note, text);
     }
@@ -141,82 +289,81 @@ impl Report {
         self.remarks.push(Remark { group: self.group, kind, text: text.to_owned() });
     }
 
-    /// Whether all comparisons were ones.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.remarks.iter().all(|remark| remark.kind != Kind::Failed)
-    }
-
-    /// Writes `results.json` and `results.md`.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-        let when = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-        let results = json!({
-            "when": when, "machine": machine(), "load": self.load, "quick": self.effort.quick,
-            "rows": self.rows, "remarks": self.remarks,
-        });
-        fs::write(folder.join("results.json"), format!("{results:#}\n"))?;
-        fs::write(folder.join("results.md"), self.page(&when))?;
-        eprintln!("\nwritten: {}/results.md and results.json", folder.display());
-        Ok(())
-    }
-
-    fn page(&self, when: &str) -> String {
-        let mut page = format!("# Results\n\n{when}; {}; load before: {}", machine(), self.load);
-        page += if self.effort.quick { "; --quick, so no figures to rely on.\n" } else { ".\n" };
-        let mut groups: Vec<&str> = self.rows.iter().map(|it| it.group).collect();
-        groups.extend(self.remarks.iter().map(|it| it.group));
-        let mut seen = Vec::new();
-        for group in groups {
-            if seen.contains(&group) {
-                continue;
+    /// What must not be: comparisons that are none, and where it was asked for, figures far beyond their aims.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut faults: Vec<String> =
+            self.remarks.iter().filter(|it| it.kind == Kind::Failed).map(|it| it.text.clone()).collect();
+        if self.effort.scale == Scale::Check {
+            // Without optimisation no time says anything; how it grows does.
+            let judged = |_: &Aim| !cfg!(debug_assertions);
+            let far = |aim: Option<Aim>, seen: f64| aim.filter(judged).is_some_and(|it| !it.is_met(seen, MARGIN));
+            for row in self.rows.iter().filter(|it| far(it.aim, it.seen())) {
+                let ratio = figure(row.measured.ratio.p50);
+                faults.push(format!("{}: {ratio} × {}, {}", row.ours, row.peer, row.verdict()));
             }
-            seen.push(group);
-            _ = writeln!(page, "\n## {group}\n");
-            if self.rows.iter().any(|it| it.group == group) {
-                page += "| ours | against | ratio | p10–p90 | CPU ratio | ours µs | theirs µs | pairs | aim |\n";
-                page += "|---|---|--:|--:|--:|--:|--:|--:|---|\n";
+            for fact in self.facts.iter().filter(|it| far(it.aim, it.figure)) {
+                faults.push(format!("{}: {} {}, {}", fact.what, figure(fact.figure), fact.unit, fact.verdict()));
             }
-            for row in self.rows.iter().filter(|it| it.group == group) {
-                page += &row.line();
-            }
-            for remark in self.remarks.iter().filter(|it| it.group == group) {
-                _ = write!(page, "\n{}: {}\n", remark.kind.word(), remark.text);
+            // A busy machine may bend a line: only what is nearly a square counts.
+            let steep = |it: &&Series| it.power.is_some_and(|it| it > STEEP + 0.5);
+            for (curve, line) in self.curves.iter().filter_map(|it| Some((it, it.series.first().filter(steep)?))) {
+                faults.push(format!(
+                    "{} grows with the {}'s power {:.2}",
+                    curve.what,
+                    curve.unit,
+                    line.power.unwrap_or(0.0)
+                ));
             }
         }
-        page
+        faults
+    }
+}
+
+/// How many times an aim may be missed before a check fails: machines that are busy with other work differ that much.
+const MARGIN: f64 = 5.0;
+
+impl Aim {
+    /// Whether this figure is within so many times the aim.
+    pub(crate) fn is_met(self, seen: f64, margin: f64) -> bool {
+        match self {
+            Self::Ratio(most) | Self::Micros(most) | Self::Most(most) => seen <= most * margin,
+            Self::Least(least) => seen >= least / margin,
+        }
+    }
+
+    fn told(self, seen: f64, unit: &str) -> String {
+        let (sign, border, unit) = match self {
+            Self::Ratio(most) => ("≤", most, ""),
+            Self::Micros(most) => ("≤", most, "µs"),
+            Self::Most(most) => ("≤", most, unit),
+            Self::Least(least) => ("≥", least, unit),
+        };
+        let gap = if unit.is_empty() { "" } else { " " };
+        format!("{sign} {border}{gap}{unit}: {}", if self.is_met(seen, 1.0) { "met" } else { "**missed**" })
     }
 }
 
 impl Row {
-    fn line(&self) -> String {
-        let Measured { ratio, ours_us, peer_us, cpu, pairs } = &self.measured;
-        let Spread { p10, p50, p90 } = ratio;
-        let cpu = if self.has_cpu { figure(*cpu) } else { "–".to_owned() };
-        format!(
-            "| {} | {} | **{}** | {}–{} | {cpu} | {} | {} | {pairs} | {} |\n",
-            self.ours.replace('|', "\\|"),
-            self.peer.replace('|', "\\|"),
-            figure(*p50),
-            figure(*p10),
-            figure(*p90),
-            figure(ours_us.p50),
-            figure(peer_us.p50),
-            self.verdict()
-        )
+    /// The figure that the aim is about.
+    fn seen(&self) -> f64 {
+        if matches!(self.aim, Some(Aim::Micros(_))) { self.measured.ours_us.p50 } else { self.measured.ratio.p50 }
     }
 
-    fn verdict(&self) -> String {
-        let (seen, most, unit) = match self.aim {
-            None => return String::new(),
-            Some(Aim::Ratio(most)) => (self.measured.ratio.p50, most, ""),
-            Some(Aim::Micros(most)) => (self.measured.ours_us.p50, most, " µs"),
-        };
-        format!("≤ {most}{unit}: {}", if seen <= most { "met" } else { "MISSED" })
+    /// The aim, and whether it was met.
+    pub(crate) fn verdict(&self) -> String {
+        self.aim.map_or(String::new(), |aim| aim.told(self.seen(), ""))
+    }
+}
+
+impl Fact {
+    /// The aim, and whether it was met.
+    pub(crate) fn verdict(&self) -> String {
+        self.aim.map_or(String::new(), |aim| aim.told(self.figure, self.unit))
     }
 }
 
 impl Kind {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Skipped => "SKIPPED",
             Self::Failed => "FAILED",
@@ -225,26 +372,7 @@ impl Kind {
     }
 }
 
-/// Three digits that matter.
-fn figure(number: f64) -> String {
-    match number.abs() {
-        it if it >= 100.0 => format!("{number:.0}"),
-        it if it >= 10.0 => format!("{number:.1}"),
-        it if it >= 1.0 => format!("{number:.2}"),
-        _ => format!("{number:.3}"),
-    }
-}
-
-/// The machine in a few words.
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let after = |text: String, key: &str, mark: char| {
-        let line = text.lines().find_map(|line| Some(line.strip_prefix(key)?.split_once(mark)?.1.trim().to_owned()));
-        line.unwrap_or_else(|| "unknown".to_owned())
-    };
-    let processor = after(text("/proc/cpuinfo"), "model name", ':');
-    let system = after(text("/etc/os-release"), "PRETTY_NAME", '=');
-    let kernel = text("/proc/sys/kernel/osrelease");
-    format!("{cores} cores ({processor}), {}, Linux {}", system.trim_matches('"'), kernel.trim())
+/// The beginning of what somebody else said, in one line.
+pub(crate) fn short(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(160).collect()
 }

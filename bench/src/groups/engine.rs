@@ -1,16 +1,24 @@
 //! A tool that does nothing, through the whole pipeline: what the engine itself costs.
 
-use std::time::Duration;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use helve_contract::{Effects, Entry, Reply, Spec};
 use helve_engine::{Builder, Events};
+use helve_mcp::{Options, Server, serve};
 use serde_json::{Value, json};
 
 use crate::{
     desk::{Desk, in_memory},
-    report::{Aim, Duel, Report},
+    report::{Aim, Duel, Ready, Report},
 };
 
 /// What a model sends.
@@ -34,25 +42,72 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             })
         },
     )?;
-    for tools in [10, 100, 1000] {
-        let many = desk(&root, tools, Events::none())?;
-        let last = format!("noop_{}", tools - 1);
-        report.duel(
-            Duel::of(&format!("no-op call, {tools} tools"), "no-op call, 1 tool").aim(Aim::Ratio(1.1)),
-            &mut |times| many.repeat(times, &last, ARGS),
-            &mut |times| one.repeat(times, "noop_0", ARGS),
-        )?;
-    }
+    let many = desk(&root, 1_000, Events::none())?;
+    report.duel(
+        Duel::of("no-op call, 1,000 tools", "no-op call, 1 tool").aim(Aim::Ratio(1.1)),
+        &mut |times| many.repeat(times, "noop_999", ARGS),
+        &mut |times| one.repeat(times, "noop_0", ARGS),
+    )?;
     let recorded = desk(&root, 1, Events::file(root.join("events.ndjson"), "bench")?)?;
     report.duel(
         Duel::of("no-op call, events to a file", "no-op call, no events"),
         &mut |times| recorded.repeat(times, "noop_0", ARGS),
         &mut |times| one.repeat(times, "noop_0", ARGS),
+    )?;
+    let place = &root;
+    let mut tools = |tools: usize| -> Result<Ready<'_>> {
+        let (desk, last) = (desk(place, tools, Events::none())?, format!("noop_{}", tools - 1));
+        Ok(Box::new(move |times| desk.repeat(times, &last, ARGS)))
+    };
+    report.grow(("no-op call", "tools"), &[1, 10, 100, 1_000, 10_000], &mut [("engine", &mut tools)])?;
+    let mut long = |bytes: usize| -> Result<Ready<'_>> {
+        let (desk, args) = (desk(place, 1, Events::none())?, json!({ "path": "x".repeat(bytes) }).to_string());
+        Ok(Box::new(move |times| desk.repeat(times, "noop_0", &args)))
+    };
+    report.grow(
+        ("no-op call", "bytes of arguments"),
+        &[100, 1_000, 10_000, 100_000, 1_000_000],
+        &mut [("engine", &mut long)],
     )
 }
 
+/// What a client gets and how long it waits when it asks such an engine for its tools the first time.
+pub(super) fn listed(desk: Desk) -> Result<(usize, Duration)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (asked, ask) = rustix::pipe::pipe()?;
+    let (answer, answers) = rustix::pipe::pipe()?;
+    let server = Arc::new(Server::new(Arc::new(desk.engine), desk.session, Options::default()));
+    let handle = runtime.handle().clone();
+    // The server's loop blocks its thread; what it leaves to the runtime is driven by another, until it ends.
+    let (ended, end) = tokio::sync::oneshot::channel::<()>();
+    let serving = thread::spawn(move || {
+        let served = serve(server, File::from(asked), File::from(answers), &handle);
+        drop(ended);
+        served
+    });
+    let driving = thread::spawn(move || runtime.block_on(end));
+    let mut ask = File::from(ask);
+    let mut answers = BufReader::new(File::from(answer));
+    let mut line = String::new();
+    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "bench", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    ask.write_all(format!("{hello}\n").as_bytes())?;
+    answers.read_line(&mut line)?;
+    line.clear();
+    let begun = Instant::now();
+    ask.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}\n")?;
+    answers.read_line(&mut line)?;
+    let took = begun.elapsed();
+    anyhow::ensure!(line.contains("noop_0"), "no tools: {}", crate::report::short(&line));
+    drop(ask);
+    _ = serving.join();
+    _ = driving.join();
+    Ok((line.len(), took))
+}
+
 /// An engine with this many tools that do nothing, beside those of its dialect.
-fn desk(root: &std::path::Path, tools: usize, events: Events) -> Result<Desk> {
+pub(super) fn desk(root: &Path, tools: usize, events: Events) -> Result<Desk> {
     Desk::with("solo", root, |builder| Ok((0..tools).map(noop).fold(builder, Builder::tool).events(events)))
 }
 

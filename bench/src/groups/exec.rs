@@ -14,7 +14,7 @@ use helve_hosts::{Local, Runner, Sandbox, SandboxSettings, Wanted};
 use super::files::{repeat, spawned};
 use crate::{
     desk::{Desk, on_disk, program},
-    report::{Aim, Duel, Report},
+    report::{Aim, Duel, Ready, Report},
 };
 
 /// What a model sends.
@@ -41,8 +41,26 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
                 &mut |times| open.repeat(times, "exec", ARGS),
             )?;
         }
+        if level == Level::None {
+            growth(report, &desk)?;
+        }
     }
     Ok(())
+}
+
+/// How running grows with what a command writes.
+fn growth(report: &mut Report, desk: &Desk) -> Result<()> {
+    let script = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
+    let mut ours = |bytes: usize| -> Result<Ready<'_>> {
+        let args = serde_json::json!({ "command": script(bytes) }).to_string();
+        Ok(Box::new(move |times| desk.repeat(times, "exec", &args)))
+    };
+    let mut plain = |bytes: usize| -> Result<Ready<'_>> {
+        let script = script(bytes);
+        Ok(Box::new(move |times| repeat(times, || spawned(Command::new(SHELL[0]).args(&SHELL[1..4]).arg(&script)))))
+    };
+    let sizes = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+    report.grow(("output of a command", "bytes"), &sizes, &mut [("helve", &mut ours), ("spawn `bash -c`", &mut plain)])
 }
 
 /// An engine whose commands run at this level, if it works here.
@@ -70,14 +88,16 @@ fn one(report: &mut Report, desk: &Desk, level: Level, work: &Path, bwrap: Optio
     let ours = format!("exec `true` at {}", level.name());
     if let Some(bwrap) = bwrap.filter(|_| level >= Level::Nested) {
         report.duel(
-            Duel::of(&ours, "spawn `bwrap … bash -c true`").aim(Aim::Ratio(1.3)),
+            Duel::of(&ours, "spawn `bwrap … bash -c true`").aim(Aim::Ratio(1.2)),
             &mut |times| desk.repeat(times, "exec", ARGS),
             &mut |times| repeat(times, || spawned(&mut bare(bwrap, level, work))),
         )?;
     }
     let mut shell = Duel::of(&ours, "spawn `bash -c true`");
-    if level == Level::Rules {
-        shell = shell.aim(Aim::Ratio(2.0));
+    match level {
+        Level::Rules => shell = shell.aim(Aim::Ratio(2.0)),
+        Level::None => shell = shell.aim(Aim::Ratio(1.5)),
+        _ => {}
     }
     report.duel(shell, &mut |times| desk.repeat(times, "exec", ARGS), &mut |times| {
         repeat(times, || spawned(Command::new(SHELL[0]).args(&SHELL[1..])))

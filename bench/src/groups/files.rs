@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{
     data::{Dice, numbered},
     desk::{Desk, in_memory, on_disk},
-    report::{Duel, Report},
+    report::{Duel, Ready, Report},
 };
 
 /// Lines of a page where a page is asked for.
@@ -28,7 +28,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     paging(report, &desk, &root)?;
     writing(report, &desk, &root, "in memory")?;
     editing(report, &desk, &root)?;
-    listing(report, &desk, &root)?;
+    growing(report, &desk, &root)?;
 
     let (_held, root) = on_disk()?;
     let desk = Desk::new("solo", &root)?;
@@ -58,7 +58,7 @@ fn reading(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
 
 /// The last page of ever longer files: what finding it costs.
 fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
-    let most = if report.effort.quick { 5 } else { 6 };
+    let most = if report.effort.is_small() { 4 } else { 6 };
     let file = |power: u32| format!("lines_{power}.txt");
     let args = |power: u32| {
         let lines = 10_usize.pow(power);
@@ -76,15 +76,20 @@ fn paging(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
             &mut |times| repeat(times, || plain_page(&path, lines - PAGE)),
         )?;
     }
-    for power in 4..=most {
-        let (asked, least) = (args(power), args(3));
-        report.duel(
-            Duel::of(&format!("read the last {PAGE} of 10^{power} lines"), "the same of 10^3 lines"),
-            &mut |times| desk.repeat(times, "read", &asked),
-            &mut |times| desk.repeat(times, "read", &least),
-        )?;
-    }
-    Ok(())
+    let mut ours = |lines: usize| -> Result<Ready<'_>> {
+        fs::write(root.join(format!("grown_{lines}.txt")), numbered(lines))?;
+        let asked = json!({ "path": format!("grown_{lines}.txt"), "offset": lines - PAGE, "limit": PAGE }).to_string();
+        Ok(Box::new(move |times| desk.repeat(times, "read", &asked)))
+    };
+    let mut plain = |lines: usize| -> Result<Ready<'_>> {
+        let path = root.join(format!("grown_{lines}.txt"));
+        Ok(Box::new(move |times| repeat(times, || plain_page(&path, lines - PAGE))))
+    };
+    report.grow(
+        ("read the last 100 lines", "lines"),
+        &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+        &mut [("helve", &mut ours), ("std::fs", &mut plain)],
+    )
 }
 
 fn writing(report: &mut Report, desk: &Desk, root: &Path, place: &str) -> Result<()> {
@@ -129,28 +134,55 @@ fn editing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn listing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
-    let most = if report.effort.quick { 3 } else { 4 };
-    for power in 1..=most {
-        let count = 10_usize.pow(power);
-        let name = format!("entries_{power}");
+/// How editing grows with the file, and listing with the folder.
+fn growing(report: &mut Report, desk: &Desk, root: &Path) -> Result<()> {
+    let mut ours = |bytes: usize| -> Result<Ready<'_>> {
+        let (name, half) = (format!("edit_{bytes}.txt"), Dice::new().text(bytes / 2));
+        for name in [&name, &format!("plain_{name}")] {
+            fs::write(root.join(name), format!("{half}mark A\n{half}"))?;
+        }
+        let change = |from: &str, to: &str| json!({ "path": name, "old_text": from, "new_text": to }).to_string();
+        let (both, mut turn) = ([change("mark A", "mark B"), change("mark B", "mark A")], 0);
+        Ok(Box::new(move |times| {
+            repeat(times, || {
+                turn += 1;
+                desk.repeat(1, "edit", &both[(turn + 1) % 2])
+            })
+        }))
+    };
+    let mut plain = |bytes: usize| -> Result<Ready<'_>> {
+        let (path, mut turn) = (root.join(format!("plain_edit_{bytes}.txt")), 0);
+        Ok(Box::new(move |times| {
+            repeat(times, || {
+                turn += 1;
+                let (from, to) = if turn % 2 == 1 { ("mark A", "mark B") } else { ("mark B", "mark A") };
+                plain_edit(&path, from, to)
+            })
+        }))
+    };
+    let sizes = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+    report.grow(("edit", "bytes"), &sizes, &mut [("helve", &mut ours), ("std::fs", &mut plain)])?;
+
+    let mut ours = |count: usize| -> Result<Ready<'_>> {
+        let name = format!("entries_{count}");
         fs::create_dir(root.join(&name))?;
         for at in 0..count {
-            fs::write(root.join(&name).join(format!("entry_{at:05}.txt")), "x")?;
+            fs::write(root.join(&name).join(format!("entry_{at:06}.txt")), "x")?;
         }
-        let (path, args) = (root.join(&name), json!({ "path": name }).to_string());
-        report.duel(
-            Duel::of(&format!("ls of 10^{power} entries"), "std::fs: read_dir, metadata, sort"),
-            &mut |times| desk.repeat(times, "ls", &args),
-            &mut |times| repeat(times, || plain_list(&path)),
-        )?;
-        report.duel(
-            Duel::of(&format!("ls of 10^{power} entries"), "spawn `ls -l`"),
-            &mut |times| desk.repeat(times, "ls", &args),
-            &mut |times| repeat(times, || spawned(Command::new("ls").arg("-l").arg(&path))),
-        )?;
-    }
-    Ok(())
+        let args = json!({ "path": name }).to_string();
+        Ok(Box::new(move |times| desk.repeat(times, "ls", &args)))
+    };
+    let mut plain = |count: usize| -> Result<Ready<'_>> {
+        let path = root.join(format!("entries_{count}"));
+        Ok(Box::new(move |times| repeat(times, || plain_list(&path))))
+    };
+    let mut program = |count: usize| -> Result<Ready<'_>> {
+        let path = root.join(format!("entries_{count}"));
+        Ok(Box::new(move |times| repeat(times, || spawned(Command::new("ls").arg("-l").arg(&path)))))
+    };
+    let sides: &mut [(&str, crate::report::Maker<'_, '_>)] =
+        &mut [("helve", &mut ours), ("std::fs", &mut plain), ("spawn `ls -l`", &mut program)];
+    report.grow(("list", "entries"), &[10, 100, 1_000, 10_000, 100_000], sides)
 }
 
 /// Does something this many times.

@@ -4,20 +4,22 @@ use anyhow::Result;
 use helve_tools::artifacts::{AgentType, Dag, DagStatus, Metadata, Node, NodeKind, Status};
 use jiff::Timestamp;
 
-use crate::report::{Aim, Duel, Report};
+use crate::report::{Aim, Duel, Ready, Report};
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
-    for tasks in [1_000, 10_000] {
-        let (small, large) = (Plan::of(tasks / 10), Plan::of(tasks));
-        report.duel(
-            // Twice of linear: a cache that no longer holds it all may cost that much.
-            Duel::of(&format!("schedule {tasks} tasks"), &format!("schedule {} tasks, 10 times", tasks / 10))
-                .aim(Aim::Ratio(2.0)),
-            &mut |times| large.schedule(times),
-            &mut |times| small.schedule(times * 10),
-        )?;
-    }
-    Ok(())
+    let (small, large) = (Plan::of(1_000), Plan::of(10_000));
+    report.duel(
+        // Twice of linear: a cache that no longer holds it all may cost that much.
+        Duel::of("schedule 10,000 tasks", "schedule 1,000 tasks, 10 times").aim(Aim::Ratio(2.0)),
+        &mut |times| large.schedule(times),
+        &mut |times| small.schedule(times * 10),
+    )?;
+    let mut plans = |tasks: usize| -> Result<Ready<'static>> {
+        let plan = Plan::of(tasks);
+        Ok(Box::new(move |times| plan.schedule(times)))
+    };
+    let sizes = [100, 1_000, 10_000, 100_000];
+    report.grow(("check, order and pick", "tasks"), &sizes, &mut [("helve", &mut plans)])
 }
 
 struct Plan {

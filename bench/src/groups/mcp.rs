@@ -1,162 +1,278 @@
-//! `helve mcp` over standard input and output, beside a process that only sends back what it gets.
+//! `helve mcp` over standard input and output, beside the floor, other servers, and the programs for the same work.
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+    process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use anyhow::{Context, Result};
+use serde_json::Value;
 
-use super::files::repeat;
+use super::files::{repeat, spawned};
 use crate::{
-    data::Dice,
-    desk::in_memory,
-    report::{Duel, Report},
+    data::{self, Dice, HANDLER, NEEDLE},
+    desk::{in_memory, program},
+    peers::{Server, Words, Work},
+    report::{Aim, Labour, Report, Rival},
+    wire::Peer,
 };
 
-/// Sends back each line: the floor of a round trip.
-pub(crate) fn echo() -> Result<ExitCode> {
-    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
-    let mut line = Vec::new();
-    while input.read_until(b'\n', &mut line)? > 0 {
-        output.write_all(&line)?;
-        output.flush()?;
-        line.clear();
-    }
-    Ok(ExitCode::SUCCESS)
-}
+/// Lines of a page.
+const PAGE: usize = 1_000;
+/// What an edit changes, there and back.
+const MARKS: [&str; 2] = ["@@ mark A @@", "@@ mark B @@"];
+/// Calls that are under way at once.
+const BURST: usize = 1_000;
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
-    let own = std::env::current_exe()?;
-    let helve = report.helve.clone().unwrap_or_else(|| own.with_file_name("helve"));
-    if !helve.is_file() {
-        report.skip(&format!(
-            "{} is not there: build it with --profile quick, or name one with --helve",
-            helve.display()
-        ));
-        return Ok(());
-    }
+    let Some(helve) = super::helve(report)? else { return Ok(()) };
     let (_held, root) = in_memory()?;
-    let place = Place { helve: helve.canonicalize()?, own, work: root.join("work"), state: root.join("state") };
-    fs::create_dir(&place.work)?;
-    fs::write(place.work.join("small.txt"), Dice::new().text(1 << 10))?;
-
-    let mut server = place.served()?;
-    let mut floor = Peer::start(Command::new(&place.own).arg("echo"))?;
-    let tools = server.listed()?;
-    let bytes = tools.to_string().len();
-    let count = tools["result"]["tools"].as_array().map_or(0, Vec::len);
-    floor.ask(&listing())?;
-    report.note(&format!(
-        "after start: {} KB resident with {count} tools ({bytes} bytes of tools/list); the echo process has {} KB",
-        server.resident()?,
-        floor.resident()?
-    ));
-
-    report.duel(
-        Duel::of("start, and answer tools/list", "start a process, one line there and back"),
-        &mut |times| repeat(times, || place.served()?.listed().map(|_| ())),
-        &mut |times| repeat(times, || Peer::start(Command::new(&place.own).arg("echo"))?.ask(&listing()).map(|_| ())),
-    )?;
-    report.duel(
-        Duel::of("ping, there and back", "the same line sent back"),
-        &mut |times| repeat(times, || server.ask(&ping()).map(|_| ())),
-        &mut |times| repeat(times, || floor.ask(&ping()).map(|_| ())),
-    )?;
-    let read = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call",
-        "params": { "name": "read", "arguments": { "path": "small.txt" } } });
-    let answer: Value = serde_json::from_str(&server.ask(&read)?)?;
-    ensure!(answer["result"]["content"][0]["text"].as_str().is_some_and(|it| it.len() > 1000), "no text: {answer}");
-    report.duel(
-        Duel::of("read 1 KB, there and back", "the request sent back"),
-        &mut |times| repeat(times, || server.ask(&read).map(|_| ())),
-        &mut |times| repeat(times, || floor.ask(&read).map(|_| ())),
-    )?;
-    report.note(&format!("after the calls: {} KB resident", server.resident()?));
+    let yard = Yard::new(&root, report.effort.is_small())?;
+    let home = root.join("home");
+    let mut servers = vec![Server::helve(&helve, "solo", &home.join("helve"), &yard.root), Server::floor()?];
+    if report.effort.scale != crate::measure::Scale::Check {
+        let (others, missing) = Server::installed(&home, &yard.root);
+        for name in missing {
+            report.skip(&format!("{name} is not installed (bench/peers)"));
+        }
+        servers.extend(others);
+    }
+    let mut running = Vec::new();
+    for server in servers {
+        let mut peer = server.start()?;
+        match peer.listed() {
+            Ok(_) => running.push(Running { name: server.name, words: server.words, peer }),
+            Err(error) if server.words != Words::Helve => report.note(&format!("{}: {error:#}", server.name)),
+            Err(error) => return Err(error),
+        }
+    }
+    small(report, &yard, &mut running)?;
+    large(report, &yard, &mut running)?;
+    searches(report, &yard, &mut running)?;
+    many(report, &yard, &mut running)?;
+    for (at, it) in running.iter().enumerate() {
+        let aim = (at == 0 && !report.effort.is_small()).then_some(Aim::Most(20.0));
+        report.fact(&format!("peak of the whole run, {}", it.name), it.peer.memory().1, "MB", aim);
+    }
     Ok(())
 }
 
-/// Where the server works.
-struct Place {
-    helve: PathBuf,
-    own: PathBuf,
-    work: PathBuf,
-    state: PathBuf,
+/// A server that runs. Ours is the first of all, the floor the second.
+struct Running {
+    name: &'static str,
+    words: Words,
+    peer: Peer,
 }
 
-impl Place {
-    fn served(&self) -> Result<Peer> {
-        let mut command = Command::new(&self.helve);
-        command.args(["mcp", "--dialect", "solo", "--workspace"]).arg(&self.work);
-        command.env("HELVE_STATE_DIR", &self.state).current_dir(&self.work);
-        Peer::start(&mut command)
+/// Calls that a server makes in turn.
+type Cycle = Vec<(&'static str, Value)>;
+
+/// Races all servers that have a tool for some work, and programs that do it.
+fn race(
+    report: &mut Report,
+    (what, aim): (&str, Option<f64>),
+    running: &mut [Running],
+    cycle: &dyn Fn(Words, &str) -> Option<Cycle>,
+    mut programs: Vec<(&str, Option<f64>, Command)>,
+) -> Result<()> {
+    let mut sides: Vec<(&'static str, Box<Labour<'_>>)> = Vec::new();
+    for it in running.iter_mut() {
+        let Some(calls) = cycle(it.words, it.name) else { continue };
+        let (peer, mut turn) = (&mut it.peer, 0);
+        let work = move |times: usize| {
+            repeat(times, || {
+                let (tool, args) = &calls[turn % calls.len()];
+                turn += 1;
+                peer.call(tool, args).map(drop)
+            })
+        };
+        sides.push((it.name, Box::new(work)));
     }
+    let mut sides = sides.into_iter();
+    let (_, mut ours) = sides.next().context("nobody does it")?;
+    let mut sides: Vec<_> = sides.collect();
+    let mut spawned: Vec<_> = programs
+        .iter_mut()
+        .map(|(name, aim, command)| (*name, *aim, move |times: usize| repeat(times, || spawned(command))))
+        .collect();
+    let mut rivals = Vec::new();
+    for (name, side) in &mut sides {
+        let aim = aim.filter(|_| *name == "floor").map(Aim::Ratio);
+        rivals.push(Rival { name: (*name).to_owned(), aim, side: side.as_mut() });
+    }
+    for (name, aim, side) in &mut spawned {
+        rivals.push(Rival { name: (*name).to_owned(), aim: aim.map(Aim::Ratio), side });
+    }
+    report.race(what, &mut *ours, rivals)
 }
 
-/// A process that answers lines with lines.
-pub(super) struct Peer {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+fn small(report: &mut Report, yard: &Yard, running: &mut [Running]) -> Result<()> {
+    let least = |words: Words, _: &str| {
+        let first = Work::Page { path: &yard.small[0], from: 1, lines: 1, byte: 0, bytes: 60 };
+        Some(vec![words.call(if words == Words::Helve { first } else { Work::Least })?])
+    };
+    race(report, ("smallest call", Some(1.5)), running, &least, Vec::new())?;
+    let read = |words: Words, _: &str| yard.small.iter().map(|path| words.call(Work::Read(path))).collect();
+    race(report, ("read 1 KB", Some(1.7)), running, &read, Vec::new())?;
+    let text = Dice::new().text(4 << 10);
+    let write = |words: Words, name: &str| {
+        let paths = (0..100).map(|at| yard.root.join(format!("out/{name}_{at}.txt")));
+        paths.map(|path| words.call(Work::Write(&path, &text))).collect()
+    };
+    race(report, ("write 4 KB, in memory, so that syncing is free", Some(2.0)), running, &write, Vec::new())?;
+    let run = |words: Words, _: &str| Some(vec![words.call(Work::Run("true"))?]);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", "true"]);
+    race(report, ("run `true`, ours in the sandbox", None), running, &run, vec![("spawn `bash -c true`", None, bash)])
 }
 
-impl Peer {
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().context("no output")?);
-        Ok(Self { child, input, output })
+fn large(report: &mut Report, yard: &Yard, running: &mut [Running]) -> Result<()> {
+    let pages = yard.lines / PAGE;
+    let page = |at: usize| {
+        let bytes = yard.bytes / pages;
+        Work::Page { path: &yard.big, from: at * PAGE + 1, lines: PAGE, byte: at * bytes, bytes }
+    };
+    let last = |words: Words, _: &str| Some(vec![words.call(page(pages - 1))?]);
+    race(report, ("last 1,000 lines of 10 MB", Some(2.0)), running, &last, Vec::new())?;
+    // All pages are one piece of work.
+    let mut sides: Vec<(&'static str, Box<Labour<'_>>)> = Vec::new();
+    for it in running.iter_mut() {
+        let Some(calls) = (0..pages).map(|at| it.words.call(page(at))).collect::<Option<Cycle>>() else { continue };
+        let peer = &mut it.peer;
+        let all = move |times: usize| {
+            repeat(times, || calls.iter().try_for_each(|(tool, args)| peer.call(tool, args).map(drop)))
+        };
+        sides.push((it.name, Box::new(all)));
     }
+    whole(report, (&format!("10 MB in {pages} pages"), 1.5), sides)?;
 
-    fn tell(&mut self, message: &Value) -> Result<()> {
-        let input = self.input.as_mut().context("no input")?;
-        input.write_all(format!("{message}\n").as_bytes())?;
-        Ok(())
+    let text = Dice::new().text(512 << 10);
+    for it in running.iter() {
+        fs::write(yard.edited(it.name), format!("{text}{}\n{text}", MARKS[0]))?;
     }
+    let edit = |words: Words, name: &str| {
+        let path = yard.edited(name);
+        [(0, 1), (1, 0)].map(|(old, new)| words.call(Work::Edit(&path, MARKS[old], MARKS[new]))).into_iter().collect()
+    };
+    race(report, ("unique edit in 1 MB", Some(1.5)), running, &edit, Vec::new())?;
+    let list = |words: Words, _: &str| Some(vec![words.call(Work::List(&yard.entries))?]);
+    race(report, ("list 10,000 entries", Some(1.5)), running, &list, Vec::new())
+}
 
-    /// Sends a line and waits for one.
-    pub(super) fn ask(&mut self, message: &Value) -> Result<String> {
-        self.tell(message)?;
-        let mut line = String::new();
-        if self.output.read_line(&mut line)? == 0 {
-            bail!("the process ended without an answer to {message}");
+fn searches(report: &mut Report, yard: &Yard, running: &mut [Running]) -> Result<()> {
+    let rg = program(&["rg"]);
+    if rg.is_none() {
+        report.skip("rg is not installed: searches are not compared with it (Debian: apt install ripgrep)");
+    }
+    let spawn = |args: &[&str], folder: &Path| {
+        rg.iter()
+            .map(|rg| {
+                let mut command = Command::new(rg);
+                command.arg("--no-config").args(args).arg(folder);
+                ("spawn `rg`", Some(1.0), command)
+            })
+            .collect::<Vec<_>>()
+    };
+    let glob = |words: Words, _: &str| Some(vec![words.call(Work::Glob(&yard.tree, "proto"))?]);
+    let what = format!("glob, {} hits in {} files", yard.files / 100, yard.files);
+    race(report, (&what, None), running, &glob, spawn(&["--files", "-uuu", "-g", "*.proto"], &yard.tree))?;
+    for (what, pattern) in [("literal", NEEDLE), ("regex", HANDLER)] {
+        let grep = |words: Words, _: &str| Some(vec![words.call(Work::Grep(&yard.texts, pattern))?]);
+        let what = format!("grep {what}, {} MB", yard.megabytes);
+        race(report, (&what, None), running, &grep, spawn(&["-n", pattern], &yard.texts))?;
+    }
+    Ok(())
+}
+
+fn many(report: &mut Report, yard: &Yard, running: &mut [Running]) -> Result<()> {
+    let mut sides: Vec<(&'static str, Box<Labour<'_>>)> = Vec::new();
+    for it in running.iter_mut() {
+        let calls: Option<Cycle> =
+            yard.small.iter().cycle().take(BURST).map(|path| it.words.call(Work::Read(path))).collect();
+        let Some(calls) = calls else { continue };
+        let Some(tool) = calls.first().map(|it| it.0) else { continue };
+        let args: Vec<Value> = calls.into_iter().map(|it| it.1).collect();
+        let peer = &mut it.peer;
+        sides.push((it.name, Box::new(move |times: usize| repeat(times, || peer.burst(tool, &args)))));
+    }
+    whole(report, ("1,000 reads of 1 KB in flight", 1.5), sides)?;
+    let Some(ours) = running.first_mut() else { return Ok(()) };
+    let peer = std::cell::RefCell::new(&mut ours.peer);
+    let yard = &yard;
+    report.grow(
+        ("reads in flight", "calls"),
+        &[10, 100, 1_000, 10_000],
+        &mut [("helve mcp", &mut |size| {
+            let calls = yard.small.iter().cycle().take(size).filter_map(|path| Words::Helve.call(Work::Read(path)));
+            let args: Vec<Value> = calls.map(|it| it.1).collect();
+            let peer = &peer;
+            Ok(Box::new(move |times| repeat(times, || peer.borrow_mut().burst("read", &args))))
+        })],
+    )
+}
+
+/// Races sides of which each does its whole work at once. The second is the floor.
+fn whole(report: &mut Report, (what, aim): (&str, f64), sides: Vec<(&'static str, Box<Labour<'_>>)>) -> Result<()> {
+    let mut sides = sides;
+    let (ours, others) = sides.split_first_mut().context("nobody does it")?;
+    let rivals = others.iter_mut().map(|(name, side)| Rival {
+        name: (*name).to_owned(),
+        aim: (*name == "floor").then_some(Aim::Ratio(aim)),
+        side: side.as_mut(),
+    });
+    report.race(what, ours.1.as_mut(), rivals.collect())
+}
+
+/// The files that all work on.
+struct Yard {
+    root: PathBuf,
+    small: Vec<PathBuf>,
+    big: PathBuf,
+    lines: usize,
+    bytes: usize,
+    entries: PathBuf,
+    tree: PathBuf,
+    files: usize,
+    texts: PathBuf,
+    megabytes: usize,
+}
+
+impl Yard {
+    fn new(root: &Path, is_small: bool) -> Result<Self> {
+        let root = root.join("work");
+        let (mut dice, mut small) = (Dice::new(), Vec::new());
+        for folder in ["small", "out", "entries"] {
+            fs::create_dir_all(root.join(folder))?;
         }
-        Ok(line)
+        for at in 0..1_000 {
+            small.push(root.join(format!("small/f_{at:04}.txt")));
+            fs::write(&small[at], dice.text(1 << 10))?;
+        }
+        let text = dice.text(10 << 20);
+        fs::write(root.join("big.txt"), &text)?;
+        for at in 0..10_000 {
+            fs::write(root.join(format!("entries/entry_{at:05}.txt")), "")?;
+        }
+        let (files, megabytes) = if is_small { (10_000, 20) } else { (100_000, 200) };
+        data::names(&root.join("tree"), files)?;
+        data::texts(&root.join("texts"), megabytes * 50)?;
+        Ok(Self {
+            small,
+            big: root.join("big.txt"),
+            lines: text.lines().count(),
+            bytes: text.len(),
+            entries: root.join("entries"),
+            tree: root.join("tree"),
+            files,
+            texts: root.join("texts"),
+            megabytes,
+            root,
+        })
     }
 
-    /// A client's first words, up to the list of tools.
-    pub(super) fn listed(&mut self) -> Result<Value> {
-        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": { "name": "bench", "version": "1" } });
-        self.ask(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))?;
-        self.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
-        Ok(serde_json::from_str(&self.ask(&listing())?)?)
+    /// Each server has a file of its own, so that none waits for another.
+    fn edited(&self, name: &str) -> PathBuf {
+        self.root.join(format!("out/edited_{name}.txt"))
     }
-
-    /// Kilobytes of memory that it holds.
-    fn resident(&self) -> Result<u64> {
-        let path = Path::new("/proc").join(self.child.id().to_string()).join("status");
-        let status = fs::read_to_string(path)?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // The end of its input is its end.
-        drop(self.input.take());
-        _ = self.child.wait();
-    }
-}
-
-fn listing() -> Value {
-    json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" })
-}
-
-fn ping() -> Value {
-    json!({ "jsonrpc": "2.0", "id": 3, "method": "ping" })
 }

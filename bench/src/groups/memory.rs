@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use helve_contract::{
     jiff::Timestamp,
     ports::{NewNote, Notes, Recall},
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_millis(15);
 pub(super) fn run(report: &mut Report) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let words = words();
-    let sizes: &[usize] = if report.effort.quick { &[1_000] } else { &[1_000, 10_000, 100_000] };
+    let sizes: &[usize] = if report.effort.is_small() { &[300, 1_000] } else { &[100, 1_000, 10_000, 100_000] };
     for &many in sizes {
         let (_held, root) = in_memory()?;
         let store = Sqlite::at(root.join("helve.db"));
@@ -37,7 +37,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         for n in 0..many {
             let text = dice.sentence(&words, 10, 30);
             let at = Timestamp::from_second(1_700_000_000 + n as i64 * 3_600)?;
-            let note = NewNote { text: text.clone(), tags: None };
+            let note = NewNote { text: text.clone(), ..NewNote::default() };
             runtime.block_on(store.save_note("me", &note, at)).map_err(said)?;
             plain.execute("INSERT INTO notes (text) VALUES (?1)", params![text])?;
         }
@@ -47,7 +47,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             let ask = Recall { text: question.to_owned(), user: Some("me".into()), most: 5, ..Recall::default() };
             runtime.block_on(store.recall(&ask)).map(drop).map_err(said)
         };
-        report.note(&spread(many, &questions, ours)?);
+        spread(report, many, &questions, ours)?;
         let mut find = plain.prepare("SELECT text FROM notes WHERE notes MATCH ?1 ORDER BY rank LIMIT 5")?;
         let mut theirs = |question: &str| -> Result<()> {
             let terms: Vec<String> = question.split(' ').map(|word| format!("\"{word}\"")).collect();
@@ -59,14 +59,14 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             turn.set(turn.get() + 1);
             questions[turn.get() % questions.len()].as_str()
         };
-        let duel = Duel::of("memory_search", "FTS5 alone, any word");
         let name = format!("recall, {many} notes");
         report.duel(
-            Duel { ours: &name, ..duel }.aim(Aim::Micros(LIMIT.as_micros() as f64)),
+            Duel::of(&name, "SQLite FTS5 alone, any word").aim(Aim::Micros(LIMIT.as_micros() as f64)),
             &mut |times| (0..times).try_for_each(|_| ours(next(&one))),
             &mut |times| (0..times).try_for_each(|_| theirs(next(&other))),
         )?;
     }
+    report.curve_of_rows(("recall", "notes"), sizes);
     Ok(())
 }
 
@@ -75,7 +75,7 @@ fn said(error: helve_contract::Error) -> anyhow::Error {
 }
 
 /// How long single searches take, and how large the process is then.
-fn spread(many: usize, questions: &[String], ask: impl Fn(&str) -> Result<()>) -> Result<String> {
+fn spread(report: &mut Report, many: usize, questions: &[String], ask: impl Fn(&str) -> Result<()>) -> Result<()> {
     let begun = Instant::now();
     ask("the first question reads the shelf")?;
     let first = begun.elapsed();
@@ -87,15 +87,18 @@ fn spread(many: usize, questions: &[String], ask: impl Fn(&str) -> Result<()>) -
     }
     times.sort_unstable();
     let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let resident = resident.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0;
-    Ok(format!(
-        "{many} notes: p50 {:.2} ms, p99 {:.2} ms, the first {:.0} ms; {resident:.0} MB resident",
-        at(50),
-        at(99),
-        first.as_secs_f64() * 1e3
-    ))
+    let most = |aim: f64| (many == 100_000).then_some(Aim::Most(aim));
+    report.fact(&format!("recall, {many} notes: p50"), at(50), "ms", most(LIMIT.as_secs_f64() * 1e3));
+    report.fact(&format!("recall, {many} notes: p99"), at(99), "ms", most(100.0));
+    report.fact(
+        &format!("recall, {many} notes: the first, which reads the shelf"),
+        first.as_secs_f64() * 1e3,
+        "ms",
+        None,
+    );
+    let resident = crate::wire::memory(std::process::id()).0;
+    report.fact(&format!("recall, {many} notes: resident, with this program"), resident, "MB", most(300.0));
+    Ok(())
 }
 
 /// Words of English, the commoner ones first.

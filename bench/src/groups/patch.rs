@@ -1,6 +1,12 @@
 //! Patches of one to a thousand places, beside `git apply`.
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -8,7 +14,8 @@ use serde_json::json;
 use super::files::{repeat, spawned};
 use crate::{
     desk::{Desk, in_memory, program},
-    report::{Aim, Duel, Report},
+    peers::cached,
+    report::{Aim, Labour, Ready, Report, Rival},
 };
 
 /// Lines of the file: room for the most places.
@@ -24,34 +31,46 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         report.skip("git is not installed: apply_patch is compared with itself alone (Debian: apt install git)");
     }
     let old = text(0);
-    let first = Patches::new(&root, 1)?;
+    let codex = cached("node/apply_patch").or_else(|| program(&["apply_patch"]));
+    if codex.is_none() {
+        report.skip("codex is not installed: its apply_patch is not compared (bench/peers)");
+    }
     for places in [1, 10, 100, 1000] {
         let patches = Patches::new(&root, places)?;
-        if let Some(git) = &git {
-            fs::write(root.join("ours.txt"), &old)?;
-            fs::write(root.join("theirs.txt"), &old)?;
-            let (mut ours, mut theirs) = (0, 0);
-            report.duel(
-                Duel::of(&format!("apply_patch, {places} hunks"), "spawn `git apply` (no fsync)"),
-                &mut |times| repeat(times, || patches.ours(&desk, &mut ours)),
-                &mut |times| repeat(times, || patches.git(git, &root, &mut theirs)),
-            )?;
-            let (ours, theirs) = (fs::read(root.join("ours.txt"))?, fs::read(root.join("theirs.txt"))?);
-            let states = [old.clone().into_bytes(), text(places).into_bytes()];
-            ensure!(states.contains(&ours) && states.contains(&theirs), "a patch did not do what it says");
+        for name in ["ours.txt", "theirs.txt", "codex.txt"] {
+            fs::write(root.join(name), &old)?;
         }
-        if places > 1 {
-            fs::write(root.join("ours.txt"), &old)?;
-            let (mut many, mut one) = (0, 0);
-            // The file is put back after each, so that both sides always find what they look for.
-            report.duel(
-                Duel::of(&format!("apply_patch, {places} hunks"), "the same, 1 hunk").aim(Aim::Ratio(places as f64)),
-                &mut |times| repeat(times * 2, || patches.ours(&desk, &mut many)),
-                &mut |times| repeat(times * 2, || first.ours(&desk, &mut one)),
-            )?;
+        let (mut ours, mut theirs, mut third) = (0, 0, 0);
+        let mut git = git.as_ref().map(|git| {
+            let (patches, root, theirs) = (&patches, &root, &mut theirs);
+            move |times: usize| repeat(times, || patches.git(git, root, theirs))
+        });
+        let mut codex = codex.as_ref().map(|codex| {
+            let (patches, root, third) = (&patches, &root, &mut third);
+            move |times: usize| repeat(times, || patches.codex(codex, root, third))
+        });
+        let mut rivals = Vec::new();
+        if let Some(side) = &mut git {
+            let name = "spawn `git apply` (no fsync)".to_owned();
+            rivals.push(Rival { name, aim: Some(Aim::Ratio(1.0)), side: side as &mut Labour<'_> });
+        }
+        if let Some(side) = &mut codex {
+            rivals.push(Rival { name: "spawn codex's apply_patch".to_owned(), aim: Some(Aim::Ratio(1.0)), side });
+        }
+        let what = format!("apply_patch, {places} hunks in {LINES} lines");
+        report.race(&what, &mut |times| repeat(times, || patches.ours(&desk, &mut ours)), rivals)?;
+        let states = [old.clone().into_bytes(), text(places).into_bytes()];
+        for name in ["ours.txt", "theirs.txt", "codex.txt"] {
+            ensure!(states.contains(&fs::read(root.join(name))?), "{name}: a patch did not do what it says");
         }
     }
-    Ok(())
+    let (desk, top) = (&desk, &root);
+    let mut ours = |places: usize| -> Result<Ready<'_>> {
+        fs::write(top.join("ours.txt"), text(0))?;
+        let (patches, mut turn) = (Patches::new(top, places)?, 0);
+        Ok(Box::new(move |times| repeat(times * 2, || patches.ours(desk, &mut turn))))
+    };
+    report.grow(("apply_patch, there and back", "hunks"), &[1, 10, 100, 1_000], &mut [("helve", &mut ours)])
 }
 
 /// The file, with this many places changed.
@@ -72,6 +91,8 @@ fn line(at: usize, changed: bool) -> String {
 struct Patches {
     /// Arguments for the tool: there, and back.
     ours: [String; 2],
+    /// The same for codex, about a file of its own.
+    codex: [String; 2],
     /// Files for git: there, and back.
     theirs: [std::path::PathBuf; 2],
 }
@@ -82,13 +103,25 @@ impl Patches {
         for (path, back) in theirs.iter().zip([false, true]) {
             fs::write(path, unified(places, back))?;
         }
-        let ours = [false, true].map(|back| json!({ "patch": envelope(places, back) }).to_string());
-        Ok(Self { ours, theirs })
+        let ours = [false, true].map(|back| json!({ "patch": envelope("ours.txt", places, back) }).to_string());
+        let codex = [false, true].map(|back| envelope("codex.txt", places, back));
+        Ok(Self { ours, codex, theirs })
     }
 
     fn ours(&self, desk: &Desk, turn: &mut usize) -> Result<()> {
         *turn += 1;
         desk.repeat(1, "apply_patch", &self.ours[(*turn + 1) % 2])
+    }
+
+    /// It takes the patch as an argument, or on standard input where it is long.
+    fn codex(&self, codex: &Path, root: &Path, turn: &mut usize) -> Result<()> {
+        *turn += 1;
+        let mut child = Command::new(codex).current_dir(root).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(self.codex[(*turn + 1) % 2].as_bytes())?;
+        }
+        ensure!(child.wait()?.success(), "it failed");
+        Ok(())
     }
 
     fn git(&self, git: &Path, root: &Path, turn: &mut usize) -> Result<()> {
@@ -111,8 +144,8 @@ fn hunk(place: usize, back: bool) -> String {
     text
 }
 
-fn envelope(places: usize, back: bool) -> String {
-    let mut text = "*** Begin Patch\n*** Update File: ours.txt\n".to_owned();
+fn envelope(file: &str, places: usize, back: bool) -> String {
+    let mut text = format!("*** Begin Patch\n*** Update File: {file}\n");
     for place in 0..places {
         _ = write!(text, "@@\n{}", hunk(place, back));
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use helve_agent::scheduler::{Fire, Fired, Scheduler, Settings};
 use helve_contract::{
     CancellationToken, async_trait,
@@ -14,7 +14,10 @@ use helve_contract::{
 };
 use helve_store::Sqlite;
 
-use crate::{desk::on_disk, report::Report};
+use crate::{
+    desk::{in_memory, on_disk},
+    report::{Aim, Ready, Report},
+};
 
 /// How many are due at once.
 const DUE: usize = 100;
@@ -33,17 +36,42 @@ impl Fire for Nothing {
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
     let (_held, root) = on_disk()?;
-    let all = if report.effort.quick { 1_000 } else { 10_000 };
+    let all = if report.effort.is_small() { 1_000 } else { 10_000 };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let told = runtime.block_on(measured(Sqlite::at(root.join("helve.db")), all))?;
-    match told {
-        Ok(text) => report.note(&text),
-        Err(text) => report.fail(&text),
-    }
-    Ok(())
+    let name = format!("{all} schedules, {DUE} due at once");
+    report.fact(&format!("{name}: looked up"), told.looked, "ms", None);
+    report.fact(&format!("{name}: all claimed"), told.claimed, "ms", Some(Aim::Most(LIMIT.as_secs_f64() * 1e3)));
+    report.fact(&format!("{name}: all done"), told.done, "ms", None);
+    report.fact(&format!("{name}: runs kept, each once"), told.runs as f64, "", Some(Aim::Least(DUE as f64)));
+
+    let (_held, root) = in_memory()?;
+    let (root, runtime) = (&root, &runtime);
+    let mut grown = |all: usize| -> Result<Ready<'_>> {
+        let store = Sqlite::at(root.join(format!("{all}.db")));
+        let now = Timestamp::now();
+        runtime.block_on(async {
+            for n in 0..all {
+                store.add_schedule(&schedule(n, now)?).await.map_err(|it| anyhow!("{it}"))?;
+            }
+            anyhow::Ok(())
+        })?;
+        Ok(Box::new(move |times| {
+            (0..times).try_for_each(|_| runtime.block_on(store.due(now, DUE)).map(drop).map_err(|it| anyhow!("{it}")))
+        }))
+    };
+    report.grow(("look up what is due", "schedules"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut grown)])
 }
 
-async fn measured(store: Sqlite, all: usize) -> Result<Result<String, String>> {
+/// Milliseconds, and how many runs there were.
+struct Told {
+    looked: f64,
+    claimed: f64,
+    done: f64,
+    runs: usize,
+}
+
+async fn measured(store: Sqlite, all: usize) -> Result<Told> {
     let said = |error: helve_contract::Error| anyhow!("{error}");
     let now = Timestamp::now();
     for n in 0..all {
@@ -66,15 +94,9 @@ async fn measured(store: Sqlite, all: usize) -> Result<Result<String, String>> {
         let kept = store.runs(&format!("s{n}"), 5).await.map_err(said)?;
         runs += kept.iter().filter(|run| run.status == RunStatus::Success).count();
     }
-    let text = format!(
-        "{all} schedules, {DUE} due at once: looked up in {:.1} ms, all claimed after {:.0} ms (aim: {} ms), all done \
-         after {:.0} ms, {runs} runs kept",
-        looked.as_secs_f64() * 1e3,
-        claimed.as_secs_f64() * 1e3,
-        LIMIT.as_millis(),
-        done.as_secs_f64() * 1e3,
-    );
-    Ok(if tick.started == DUE && runs == DUE && claimed < LIMIT { Ok(text) } else { Err(text) })
+    ensure!(tick.started == DUE, "{} were started and not {DUE}", tick.started);
+    let millis = |it: Duration| it.as_secs_f64() * 1e3;
+    Ok(Told { looked: millis(looked), claimed: millis(claimed), done: millis(done), runs })
 }
 
 fn schedule(n: usize, now: Timestamp) -> Result<Schedule> {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::files::{repeat, spawned};
 use crate::{
     data::{self, HANDLER, MARK, NEEDLE},
-    desk::{Desk, on_disk, program},
-    report::{Aim, Duel, Report},
+    desk::{Desk, in_memory, on_disk, program},
+    report::{Aim, Duel, Maker, Ready, Report},
 };
 
 /// One question to both sides.
@@ -38,7 +38,7 @@ const fn ask<'a>(what: &'a str, pattern: &'a str, output: Output) -> Question<'a
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
     let (_held, root) = on_disk()?;
-    let files = if report.effort.quick { 500 } else { 5_000 };
+    let files = if report.effort.is_small() { 500 } else { 5_000 };
     data::tree(&root, files)?;
     let questions = [
         ask("rare literal, content", NEEDLE, Output::Content),
@@ -53,9 +53,10 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     ];
     let name = format!("{files} generated files");
     tree(report, &root, &name, &questions, &["*.proto", "*.rs"])?;
+    growth(report)?;
 
     let sources = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo/registry/src"));
-    match sources.and_then(|it| it.canonicalize().ok()).filter(|_| !report.effort.quick) {
+    match sources.and_then(|it| it.canonicalize().ok()).filter(|_| !report.effort.is_small()) {
         Some(root) => {
             let questions = [
                 ask("rare literal, content", "unreachable_unchecked", Output::Content),
@@ -70,6 +71,40 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// How searching grows with the files.
+fn growth(report: &mut Report) -> Result<()> {
+    let Some(rg) = program(&["rg"]) else { return Ok(()) };
+    let (_held, top) = in_memory()?;
+    let (top, rg) = (&top, &rg);
+    let theirs = |words: Vec<String>, folder: PathBuf| -> Ready<'_> {
+        Box::new(move |times| repeat(times, || spawned(Command::new(rg).arg("--no-config").args(&words).arg(&folder))))
+    };
+    let mut ours = |files: usize| -> Result<Ready<'_>> {
+        let root = top.join(format!("names_{files}"));
+        data::names(&root, files)?;
+        let desk = Desk::new("solo", &root)?;
+        let args = json!({ "pattern": "**/*.proto" }).to_string();
+        Ok(Box::new(move |times| desk.repeat(times, "glob", &args)))
+    };
+    let mut peer = |files: usize| {
+        let words = ["--files", "--glob", "*.proto"].map(str::to_owned).to_vec();
+        Ok(theirs(words, top.join(format!("names_{files}"))))
+    };
+    let sizes = [100, 1_000, 10_000, 100_000, 1_000_000];
+    report.grow(("glob", "files"), &sizes, &mut [("helve", &mut ours), ("spawn `rg --files`", &mut peer)])?;
+    let mut ours = |files: usize| -> Result<Ready<'_>> {
+        let root = top.join(format!("texts_{files}"));
+        data::texts(&root, files)?;
+        let desk = Desk::new("solo", &root)?;
+        let args = json!({ "pattern": NEEDLE }).to_string();
+        Ok(Box::new(move |times| desk.repeat(times, "grep", &args)))
+    };
+    let mut peer =
+        |files: usize| Ok(theirs(vec!["-n".to_owned(), NEEDLE.to_owned()], top.join(format!("texts_{files}"))));
+    let sides: &mut [(&str, Maker<'_, '_>)] = &mut [("helve", &mut ours), ("spawn `rg`", &mut peer)];
+    report.grow(("grep, a rare literal", "files of 20 KB"), &[100, 1_000, 10_000, 100_000], sides)
 }
 
 fn tree(report: &mut Report, root: &Path, name: &str, questions: &[Question<'_>], globs: &[&str]) -> Result<()> {

@@ -17,11 +17,12 @@ use helve_contract::ports::{Fetch, Web};
 use helve_web::{Fetcher, Internet, Reader, client::Client, guard::Guard};
 use serde_json::{Value, json};
 
-use super::mcp::Peer;
 use crate::{
     data::Dice,
     desk::{Desk, in_memory, program},
-    report::{Aim, Duel, Report},
+    peers::cached,
+    report::{Aim, Duel, Ready, Report},
+    wire::Peer,
 };
 
 /// What a page of the usual size may take.
@@ -31,9 +32,10 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     let (_held, root) = in_memory()?;
     let desk = Desk::new("solo", &root)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let python = program(&["mcp-server-fetch"]);
+    let python = cached("python/bin/mcp-server-fetch").or_else(|| program(&["mcp-server-fetch"]));
     if python.is_none() {
-        report.skip("mcp-server-fetch is not installed: pages are compared with their bytes alone");
+        report
+            .skip("mcp-server-fetch is not installed: pages are compared with their bytes alone (bench/peers python)");
     }
     for (size, said, aim) in [(100 << 10, "100 KB", Some(LIMIT)), (1 << 20, "1 MB", None)] {
         let port = serve(page(size))?;
@@ -56,7 +58,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         report.duel(duel, &mut ours, &mut |times| (0..times).try_for_each(|_| bytes(port, size)))?;
 
         let Some(python) = &python else { continue };
-        let mut peer = Peer::start(Command::new(python).arg("--ignore-robots-txt"))?;
+        let mut peer = Peer::start(Command::new(python).args(["--ignore-robots-txt", "--allow-private-ips"]))?;
         peer.listed()?;
         let ask = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "fetch",
             "arguments": { "url": format!("http://127.0.0.1:{port}/"), "max_length": 999_999 } } });
@@ -67,7 +69,21 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             (0..times).try_for_each(|_| peer.ask(&ask).map(drop))
         })?;
     }
-    Ok(())
+    let (desk, runtime) = (&desk, &runtime);
+    let mut grown = |size: usize| -> Result<Ready<'_>> {
+        let port = serve(page(size))?;
+        let guard = Guard::new().allowing([format!("127.0.0.1:{port}")]).map_err(|it| anyhow!(it))?;
+        let web = Internet::new(Fetcher::new(Client::new(guard), Arc::new(Reader::new())));
+        let mut turn = 0;
+        Ok(Box::new(move |times| {
+            (0..times).try_for_each(|_| {
+                turn += 1;
+                let wanted = Fetch::of(format!("http://127.0.0.1:{port}/{turn}"));
+                runtime.block_on(web.fetch(&desk.call(), &wanted)).map(drop).map_err(|it| anyhow!("{it}"))
+            })
+        }))
+    };
+    report.grow(("web_fetch to Markdown", "bytes"), &[1_000, 10_000, 100_000, 1_000_000], &mut [("helve", &mut grown)])
 }
 
 /// An article of about so many bytes, with what articles have.

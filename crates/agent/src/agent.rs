@@ -138,6 +138,11 @@ impl Agent {
     /// Says something to the model, and works until it has answered; then what was to follow. The history is valid
     /// whatever happens, and every message in it is kept before the next step is taken. An error is the store's.
     pub async fn turn(&self, words: Vec<Part>) -> Result<Outcome> {
+        for part in &words {
+            if let Part::Text { text } = part {
+                self.session.taint.hears(text);
+            }
+        }
         self.work(Some(words)).await
     }
 
@@ -248,7 +253,8 @@ impl Handle {
         !lock(&self.inner.steering).is_empty()
     }
 
-    pub(crate) fn take_steering(&self) -> Vec<String> {
+    /// Takes back what was said in the middle of a turn and not heard yet.
+    pub fn take_steering(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.inner.steering))
     }
 

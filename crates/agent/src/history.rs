@@ -39,6 +39,11 @@ impl History {
                 history.view = history.since(0).await?;
             }
         }
+        for part in history.view.iter().flat_map(|message| &message.parts) {
+            if let Part::ToolResult { content, .. } = part {
+                history.session.taint.recalls(content);
+            }
+        }
         Ok(history)
     }
 

@@ -13,8 +13,16 @@ use crate::config::{KEYS, Settings};
 /// What a model may change: nothing that widens what it may do or spend.
 const CHANGEABLE: [&str; 3] = ["model.name", "model.small", "chat.reasoning"];
 /// What a model need not know: where keys are, and who else is reached.
-const HIDDEN: [&str; 7] =
-    ["model.key_env", "scrub.secrets_env", "mcp.servers", "plugins", "tools.plugins", "host_commands.key", "state_dir"];
+const HIDDEN: [&str; 8] = [
+    "secrets.canaries",
+    "model.key_env",
+    "scrub.secrets_env",
+    "mcp.servers",
+    "plugins",
+    "tools.plugins",
+    "host_commands.key",
+    "state_dir",
+];
 
 /// The settings of a conversation.
 pub(crate) struct Knobs {
@@ -55,5 +63,36 @@ impl Knobs {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let before = values.insert(key.name, value.clone()).unwrap_or_default();
         Ok((before, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_guards_can_be_changed() {
+        let knobs = Knobs { values: Mutex::default() };
+        let guards = [
+            "approval.",
+            "policy.",
+            "sandbox.",
+            "paths.",
+            "secrets.",
+            "scrub.",
+            "roots",
+            "web.",
+            "mcp.",
+            "host",
+            "tools.",
+        ];
+        for key in KEYS {
+            let changed = knobs.set(key.name, json!("x")).is_ok();
+            assert!(!changed || !guards.iter().any(|guard| key.name.starts_with(guard)), "{}", key.name);
+        }
+        assert!(knobs.set("model.base_url", json!("http://evil.example/")).is_err());
+        assert!(HIDDEN.contains(&"secrets.canaries"), "a bait that is known is none");
     }
 }

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod crew;
 mod fault;
+mod guard;
 mod knobs;
 mod modules;
 mod notify;
@@ -25,7 +26,7 @@ mod workshop;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,6 +53,7 @@ enum Command {
     Chat(commands::chat::Args),
     Sessions(commands::sessions::Args),
     Schedule(commands::schedule::Args),
+    Memory(commands::memory::Args),
     Forge(commands::forge::Args),
     Tools(commands::tools::Args),
     Call(commands::call::Args),
@@ -63,6 +65,8 @@ enum Command {
     Doctor(commands::doctor::Args),
     Config(commands::config::Args),
     Docs(commands::docs::Args),
+    Completions(commands::manual::Completions),
+    Man(commands::manual::Man),
     HostExec(commands::far::Exec),
     HostServe(commands::far::Serve),
     /// Print the version.
@@ -73,11 +77,12 @@ enum Command {
 fn main() -> ExitCode {
     // This binary is also the inner stage of its sandbox, and the child that parses documents.
     setup::stages();
-    let done = match Helve::parse().command {
+    let done = match said() {
         Command::Run(args) => args.run(),
         Command::Chat(args) => args.run(),
         Command::Sessions(args) => args.run(),
         Command::Schedule(args) => args.run(),
+        Command::Memory(args) => args.run(),
         Command::Forge(args) => args.run(),
         Command::Tools(args) => args.run(),
         Command::Call(args) => args.run(),
@@ -88,6 +93,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),
         Command::Docs(args) => args.run(),
+        Command::Completions(args) => args.run(Helve::command()),
+        Command::Man(args) => args.run(Helve::command()),
         Command::HostExec(args) => args.run(),
         Command::HostServe(args) => args.run(),
         Command::Version => {
@@ -99,6 +106,31 @@ fn main() -> ExitCode {
         remark!("error: {fault}");
         fault.code()
     })
+}
+
+/// What the command line says. Laying out every command takes longer than some need to do their work, so those that
+/// programs start again and again are laid out alone.
+fn said() -> Command {
+    match std::env::args_os().nth(1).as_deref().and_then(|it| it.to_str()) {
+        Some("mcp") => alone("mcp", Command::Mcp),
+        Some("call") => alone("call", Command::Call),
+        Some("run") => alone("run", Command::Run),
+        _ => Helve::parse().command,
+    }
+}
+
+/// The command of this name, which the command line begins with.
+fn alone<A: Args>(name: &'static str, wrap: fn(A) -> Command) -> Command {
+    let only = A::augment_args(clap::Command::new(name));
+    let mut helve = clap::Command::new("helve").version(env!("CARGO_PKG_VERSION")).subcommand(only);
+    let matches = helve.get_matches_mut();
+    let args = matches.subcommand_matches(name).map(A::from_arg_matches);
+    match args {
+        Some(Ok(args)) => wrap(args),
+        Some(Err(error)) => error.format(&mut helve).exit(),
+        // The name came first, so that it was matched; the whole says what is wrong if it was not.
+        None => Helve::parse().command,
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use helve_contract::{
     Workspace,
     ports::{Host, State, Store, Tasks},
 };
-use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Scrub, Spill};
+use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Spill};
 use helve_mcp::client::Servers;
 use helve_store::Sqlite;
 use tokio::{
@@ -25,7 +25,7 @@ use crate::{
     commands::schedule,
     config::{Origin, Settings},
     fault::Fault,
-    modules,
+    guard, modules,
     outside::{self, Wanted},
     plugins, recall, remark,
     shell::{self, Folders},
@@ -202,15 +202,20 @@ pub(crate) fn open(
     session.role = settings.role(dialect.name).map(str::to_owned);
     session.tolerant = settings.flag("tools.tolerant_edit");
     session.scheduling = schedule::rules(settings, Some(dialect.name));
-    session.draft = draft(dialect.name, &run);
+    session.draft = draft(settings, dialect.name, &session);
+    guard::prepare(settings, &mut session)?;
 
     let builder = outside::free(&dialect, imports.entries(&dialect))
         .into_iter()
         .fold(chosen(settings, dialect.clone()), Builder::tool)
         .gate(gate(settings, &purpose)?)
         .events(events(settings, &state, &run, matches!(purpose, Purpose::Serve(_)))?)
-        .spill(Spill::new(room.spill.clone(), keep(settings)))
-        .scrub(scrub(settings));
+        .spill(Spill::new(room.spill.clone(), keep(settings)));
+    let builder = match &purpose {
+        // What a tool says goes to the hand that called it, to the letter.
+        Purpose::Call(_) => guard::guarded(settings, builder).trusting(vec!["*".into()]),
+        Purpose::Serve(_) => guard::guarded(settings, builder),
+    };
     let engine = Arc::new(finish(builder)?);
     imports.record.goes_to(&engine);
     if matches!(purpose, Purpose::Serve(_)) {
@@ -355,14 +360,28 @@ pub(crate) fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, task
 }
 
 /// Where plans are drafted: files and a shell in memory, for the dialect that plans.
-pub(crate) fn draft(dialect: &str, id: &str) -> Option<Arc<Session>> {
-    (dialect == "forge").then(|| Arc::new(helve_hosts::memory::Memory::new().session(id)))
+pub(crate) fn draft(settings: &Settings, dialect: &str, session: &Session) -> Option<Arc<Session>> {
+    (dialect == "forge").then(|| Arc::new(drafting(settings, session).session(&session.id)))
+}
+
+/// Files in memory, over those of the session's workspace where the settings say so.
+pub(crate) fn drafting(settings: &Settings, session: &Session) -> helve_hosts::memory::Memory {
+    if settings.flag("tools.plan.workspace") {
+        helve_hosts::memory::Memory::over(session.ports.host.clone(), session.workspace.clone())
+    } else {
+        helve_hosts::memory::Memory::new()
+    }
 }
 
 /// Where conversations, notes and schedules are kept.
 pub(crate) fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
+    Arc::new(sqlite(settings, state))
+}
+
+/// The same, for those who want more of it than a store.
+pub(crate) fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
     let file = settings.text("store.file").map_or_else(|| state.join("helve.db"), PathBuf::from);
-    Arc::new(Sqlite::at(file).with_memory(recall::memory(settings)))
+    Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings))
 }
 
 pub(crate) fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
@@ -497,7 +516,7 @@ pub(crate) fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> 
             gate = add(gate, rule);
         }
     }
-    Ok(gate)
+    Ok(guard::careful(settings, gate))
 }
 
 /// The mode that the settings name, if they do.
@@ -523,16 +542,6 @@ pub(crate) fn events(settings: &Settings, state: &Path, run: &str, serves: bool)
             Ok(Events::file(&file, run)?)
         }
     }
-}
-
-/// What is taken out of replies.
-pub(crate) fn scrub(settings: &Settings) -> Scrub {
-    if !settings.flag("scrub.enabled") {
-        return Scrub::none();
-    }
-    let secrets: Vec<_> =
-        settings.list("scrub.secrets_env").iter().filter_map(|name| std::env::var(name).ok()).collect();
-    if secrets.is_empty() { Scrub::standard() } else { Scrub::with_secrets(secrets) }
 }
 
 /// A call that can reach nothing: for trying out what needs no workspace.

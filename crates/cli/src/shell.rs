@@ -22,7 +22,7 @@ use helve_web::{
     proxy::{Gateway, Hosts, listen_privately},
 };
 
-use crate::{config::Settings, fault::Fault, remark};
+use crate::{config::Settings, fault::Fault, remark, state};
 
 /// Folders of a session that commands use.
 pub(crate) struct Folders<'a> {
@@ -40,7 +40,7 @@ pub(crate) type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
 pub(crate) fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
     if !settings.flag("tools.shell.enabled") {
-        return Ok((Arc::new(Local::new()), Arc::new(NoTasks)));
+        return Ok((Arc::new(noted(settings, Local::new())), Arc::new(NoTasks)));
     }
     let host = match settings.text("host.kind") {
         Some("docker") => container(settings, folders.protected, workspace),
@@ -58,7 +58,7 @@ pub(crate) fn host(
     protected: Vec<String>,
 ) -> Result<Arc<dyn Host>, Fault> {
     if !settings.flag("tools.shell.enabled") {
-        return Ok(Arc::new(Local::new()));
+        return Ok(Arc::new(noted(settings, Local::new())));
     }
     let (held, open) = denied(settings);
     if !open.is_empty() {
@@ -71,7 +71,15 @@ pub(crate) fn host(
     let proxy = proxy(settings)?;
     let wishes = SandboxSettings { protected, protected_at_home, scratch, proxy, ..wishes(settings) };
     let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
-    Ok(Arc::new(Local::with(Arc::new(sandbox))))
+    Ok(Arc::new(noted(settings, Local::with(Arc::new(sandbox)))))
+}
+
+/// The same files, with notes of changes to several of them in the state folder, where there is one.
+fn noted(settings: &Settings, local: Local) -> Local {
+    match state::place(settings).filter(|folder| folder.is_dir()) {
+        Some(folder) => local.journal(folder.join("changes")),
+        None => local,
+    }
 }
 
 /// The proxy that commands go out by, where they may reach some hosts.
@@ -99,7 +107,7 @@ fn container(settings: &Settings, protected: Vec<String>, workspace: &Workspace)
         protected: plain.chain(protected).chain(denied(settings).0).collect(),
         ..Docker::default()
     };
-    Arc::new(docker.later(workspace.clone()))
+    Arc::new(noted(settings, docker.later(workspace.clone())))
 }
 
 /// The same host, with the listed commands sent to another machine where the settings say so.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helve_agent::{Agent, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
+use helve_agent::{Agent, Inbox, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
 use helve_contract::ports::{SessionRecord, Store, Which};
 
 use crate::{crew, fault::Fault, state, workshop::Bench};
@@ -38,6 +38,8 @@ pub(crate) struct How {
     pub(crate) dialect: Option<String>,
     /// The model, where it is not the usual one.
     pub(crate) model: Option<String>,
+    /// Where the words of agents go that end in the background; without it they wait for the next turn.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 /// Opens a conversation.
@@ -64,6 +66,7 @@ pub(crate) async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: 
         ..Need::default()
     };
     let supervisor = crew::hire(bench, need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
+    let need = Need { agents: Some(supervisor.clone()), ..need };
     let (engine, session) = bench.equip(&need)?;
     let model = bench.model(how.model.as_deref())?;
     let mut agent = Agent::new(engine.clone(), session.clone(), model);
@@ -74,7 +77,10 @@ pub(crate) async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: 
     }
     agent.budget = bench.budget();
     agent.watcher = watcher;
-    let seat = supervisor.seat(&mut agent);
+    let seat = match how.inbox {
+        Some(inbox) => supervisor.seat_with(&mut agent, inbox),
+        None => supervisor.seat(&mut agent),
+    };
     Ok(Talk { agent, supervisor, seat, resumed: record.is_some() })
 }
 

@@ -17,6 +17,7 @@ use helve_contract::{
 };
 use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
 use helve_mcp::client::Servers;
+use helve_store::Heard;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -24,15 +25,12 @@ use crate::{
     commands::schedule,
     config::Settings,
     fault::Fault,
-    outside,
+    guard, outside,
     setup::{self, Imports, Room, Wish},
     state,
     undo::{Memory, Remembering},
     web,
 };
-
-/// How long a person may think about an approval.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Everything that the conversations of one program share.
 pub(crate) struct Bench {
@@ -44,6 +42,8 @@ pub(crate) struct Bench {
     store: Arc<dyn Store>,
     person: OnceLock<Somebody>,
     ear: OnceLock<Ear>,
+    /// Who hears what is said; the store was made before anybody listened.
+    overheard: Arc<OnceLock<Heard>>,
     agents: Mutex<Option<Arc<dyn Agents>>>,
     mode: ModeSwitch,
     memory: Arc<Memory>,
@@ -60,6 +60,18 @@ pub(crate) struct Somebody {
     pub(crate) user: Arc<dyn User>,
     /// Who allows a call; `None`: what would be asked is denied.
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    /// Which conversations reach him.
+    pub(crate) reach: Reach,
+}
+
+/// Which conversations reach somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The one that he sits at: what works alone does so without him, and all that is open shares his mode.
+    #[default]
+    Seated,
+    /// All, also what works alone, such as a schedule. Each has the mode of its dialect, or the configured one.
+    Everywhere,
 }
 
 /// Hears of every call, and in which dialect it is.
@@ -68,6 +80,7 @@ pub(crate) type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
 /// What was made for a conversation, as long as the program runs.
 struct Made {
     engine: Weak<Engine>,
+    session: Weak<Session>,
     spill: PathBuf,
 }
 
@@ -80,8 +93,16 @@ impl Bench {
         let yard = setup::room(&settings, &state, wish)?;
         let imports = setup::imports(&settings, dialect, &outside::Wanted::All, (&state, &yard), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
+        let overheard: Arc<OnceLock<Heard>> = Arc::default();
+        let listener = overheard.clone();
+        let store = setup::sqlite(&settings, &state).heard_by(Arc::new(move |session, messages| {
+            if let Some(heard) = listener.get() {
+                heard(session, messages);
+            }
+        }));
         Ok(Arc::new(Self {
-            store: setup::store(&settings, &state),
+            store: Arc::new(store),
+            overheard,
             memory: Memory::new(state.join("undo")),
             mode: ModeSwitch::new(mode),
             imports,
@@ -136,6 +157,11 @@ impl Bench {
     /// Says who hears of the calls of conversations that are opened from now on.
     pub(crate) fn listen(&self, ear: Ear) {
         _ = self.ear.set(ear);
+    }
+
+    /// Says who hears what is said in every conversation, from now on.
+    pub(crate) fn overhear(&self, heard: Heard) {
+        _ = self.overheard.set(heard);
     }
 
     /// Says who keeps the other agents of conversations from now on.
@@ -199,8 +225,35 @@ impl Bench {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Every session that is open, with the door to its tools.
+    pub(crate) fn open(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
+        let mut made = self.made();
+        made.retain(|_, it| it.session.strong_count() > 0);
+        made.values().filter_map(|it| Some((it.engine.upgrade()?, it.session.upgrade()?))).collect()
+    }
+
+    /// The door to the tools of an open session.
+    pub(crate) fn engine(&self, session: &str) -> Option<Arc<Engine>> {
+        self.made().get(session)?.engine.upgrade()
+    }
+
+    /// How long a person may think about an approval.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.settings.number("approval.patience_secs"))
+    }
+
+    /// Tools and a session of its own, with somebody else to ask.
+    pub(crate) fn equip_for(&self, need: &Need, somebody: &Somebody) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+        self.top(need, Some(somebody))
+    }
+
+    /// Whom a conversation can ask.
+    fn whom(&self, need: &Need) -> Option<&Somebody> {
+        self.person.get().filter(|it| !need.alone || it.reach == Reach::Everywhere)
+    }
+
     /// A conversation of its own.
-    fn top(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+    fn top(&self, need: &Need, somebody: Option<&Somebody>) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
         let dialect = named(need.dialect.as_deref().unwrap_or(self.settings.dialect()))?;
         let wish = Wish {
             run: folder_name(&need.id)?.to_owned(),
@@ -221,13 +274,13 @@ impl Bench {
         if let Some(agents) = need.agents.clone().or(usual) {
             ports.agents = agents;
         }
-        let somebody = self.person.get().filter(|_| !need.alone);
         if let Some(somebody) = somebody {
             ports.user = somebody.user.clone();
         }
-        let mode = match need.mode {
-            None => self.mode.clone(),
-            Some(mode) => ModeSwitch::new(mode),
+        let mode = match (need.mode, somebody.map(|it| it.reach).unwrap_or_default()) {
+            (Some(mode), _) => ModeSwitch::new(mode),
+            (None, Reach::Seated) => self.mode.clone(),
+            (None, Reach::Everywhere) => ModeSwitch::new(setup::mode(&self.settings).unwrap_or(dialect.mode)),
         };
         let gate = self.gate(mode, somebody)?;
         let role = need.role.clone().or_else(|| self.settings.role(dialect.name).map(str::to_owned));
@@ -236,7 +289,8 @@ impl Bench {
         session.tolerant = self.settings.flag("tools.tolerant_edit");
         session.scheduling = schedule::rules(&self.settings, Some(dialect.name));
         session.errand.clone_from(&need.errand);
-        session.draft = setup::draft(dialect.name, &need.id);
+        session.draft = setup::draft(&self.settings, dialect.name, &session);
+        guard::prepare(&self.settings, &mut session)?;
         named_in(&mut session, need);
 
         let imports = outside::free(&dialect, self.imports.entries(&dialect));
@@ -246,10 +300,10 @@ impl Bench {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             self.imports.follow(&engine, dialect, &runtime);
         }
-        let made = Made { engine: Arc::downgrade(&engine), spill: room.spill.clone() };
-        self.made().insert(need.id.clone(), made);
+        let session = Arc::new(session);
+        self.keep(&engine, &session, &room.spill);
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
-        Ok((engine, Arc::new(session)))
+        Ok((engine, session))
     }
 
     /// A conversation that another one started: never more than that one has.
@@ -271,8 +325,8 @@ impl Bench {
         let builder = imports.fold(setup::chosen(&self.settings, dialect), Builder::tool);
 
         let mut ports = parent.ports.clone();
-        let somebody = self.person.get().filter(|_| !need.alone);
-        if need.alone {
+        let somebody = self.whom(need);
+        if somebody.is_none() {
             ports.user = Arc::new(Nobody);
         }
         let mode = match need.mode {
@@ -291,36 +345,41 @@ impl Bench {
         session.scheduling = parent.scheduling.clone();
         session.errand = need.errand.clone().or_else(|| parent.errand.clone());
         session.draft.clone_from(&parent.draft);
+        session.taint = parent.taint.beneath();
+        session.salt.clone_from(&parent.salt);
         named_in(&mut session, need);
         let engine = self.built(builder, need, gate, &spill)?;
-        let made = Made { engine: Arc::downgrade(&engine), spill };
-        self.made().insert(need.id.clone(), made);
-        Ok((engine, Arc::new(session)))
+        let session = Arc::new(session);
+        self.keep(&engine, &session, &spill);
+        Ok((engine, session))
+    }
+
+    fn keep(&self, engine: &Arc<Engine>, session: &Arc<Session>, spill: &Path) {
+        let made = Made { engine: Arc::downgrade(engine), session: Arc::downgrade(session), spill: spill.to_owned() };
+        self.made().insert(session.id.clone(), made);
     }
 
     /// Where the calls of a conversation are recorded: in a planned run all in one file, by task and attempt.
     fn events(&self, need: &Need) -> Result<Events, Fault> {
-        let (Some(file), Some(errand)) = (&need.record, &need.errand) else {
-            let events = setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?;
-            let Some(ear) = self.ear.get().cloned() else { return Ok(events) };
-            let dialect = need.dialect.clone().unwrap_or_else(|| self.settings.dialect().to_owned());
-            let listener: Listener = Arc::new(move |event| ear(&dialect, event));
-            return Ok(if events.is_on() {
-                events.also(listener)
-            } else {
-                Events::callback(need.id.clone(), listener)
-            });
+        let events = match (&need.record, &need.errand) {
+            (Some(file), Some(errand)) => {
+                let events = Events::file(file, &errand.run)?;
+                match &errand.task {
+                    Some(task) => events.within(task, Some(errand.attempt.to_string())),
+                    None => events,
+                }
+            }
+            _ => setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?,
         };
-        let events = Events::file(file, &errand.run)?;
-        Ok(match &errand.task {
-            Some(task) => events.within(task, Some(errand.attempt.to_string())),
-            None => events,
-        })
+        let Some(ear) = self.ear.get().cloned() else { return Ok(events) };
+        let dialect = need.dialect.clone().unwrap_or_else(|| self.settings.dialect().to_owned());
+        let listener: Listener = Arc::new(move |event| ear(&dialect, event));
+        Ok(if events.is_on() { events.also(listener) } else { Events::callback(need.id.clone(), listener) })
     }
 
     /// A gate at this switch, with the rules of the settings.
     fn gate(&self, mode: ModeSwitch, somebody: Option<&Somebody>) -> Result<Gate, Fault> {
-        let gate = setup::ruled(&self.settings, Gate::new(mode))?.patience(PATIENCE);
+        let gate = setup::ruled(&self.settings, Gate::new(mode))?.patience(self.patience());
         Ok(match somebody.and_then(|it| it.approver.clone()) {
             Some(approver) => gate.approver(approver),
             None => gate,
@@ -338,16 +397,15 @@ impl Bench {
             .without(need.without.clone())
             .gate(gate)
             .events(self.events(need)?)
-            .spill(Spill::new(spill.to_owned(), setup::keep(&self.settings)))
-            .scrub(setup::scrub(&self.settings));
-        setup::finish(builder).map(Arc::new)
+            .spill(Spill::new(spill.to_owned(), setup::keep(&self.settings)));
+        setup::finish(guard::guarded(&self.settings, builder)).map(Arc::new)
     }
 }
 
 impl Workshop for Bench {
     fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
         let made = match &need.parent {
-            None => self.top(need),
+            None => self.top(need, self.whom(need)),
             Some(parent) => self.child(need, parent),
         };
         made.map_err(|fault| Error::failed(fault.to_string()))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Access, CancellationToken, Error, Result, SafePath, Workspace,
+    Access, CancellationToken, Error, Result, SafePath, Taint, Workspace,
     ports::{
         Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
         Scheduling, Store, Tasks, User, WallClock, Web,
@@ -93,6 +93,10 @@ pub struct Session {
     pub draft: Option<Arc<Session>>,
     /// The operator's rules for schedules that are made here.
     pub scheduling: Scheduling,
+    /// What it remembers of strangers' words that came in.
+    pub taint: Taint,
+    /// Random letters that only this session knows, where its id may be known to others.
+    pub salt: String,
     dir: Mutex<Option<SafePath>>,
 }
 
@@ -111,6 +115,8 @@ impl Session {
             errand: None,
             draft: None,
             scheduling: Scheduling::default(),
+            taint: Taint::new(),
+            salt: String::new(),
             dir: Mutex::new(None),
         }
     }
@@ -129,6 +135,8 @@ impl Session {
             errand: self.errand.clone(),
             draft: self.draft.clone(),
             scheduling: self.scheduling.clone(),
+            taint: self.taint.clone(),
+            salt: self.salt.clone(),
             dir: Mutex::new(None),
         }
     }

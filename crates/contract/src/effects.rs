@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The base fact about a tool: which kinds of effect a call can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Effects(u8);
+pub struct Effects(u16);
 
 impl Effects {
     /// Touches nothing outside the call.
@@ -27,6 +27,8 @@ impl Effects {
     pub const DESTROYS: Self = Self(1 << 6);
     /// Changes the session's own notes and nothing else: its to-do list, how it shows things. Runs alone; never asked.
     pub const NOTES: Self = Self(1 << 7);
+    /// Hands something to somebody outside: a message, a file.
+    pub const SENDS: Self = Self(1 << 8);
 
     /// Both sets together, in a constant.
     #[must_use]
@@ -89,7 +91,7 @@ impl Effects {
 
     /// The names of the effects in the set, as configuration and documentation spell them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Effects, &str); 8] = [
+        const NAMES: [(Effects, &str); 9] = [
             (Effects::READS, "reads"),
             (Effects::WRITES, "writes"),
             (Effects::NETWORK, "network"),
@@ -98,6 +100,7 @@ impl Effects {
             (Effects::BLOCKS, "blocks"),
             (Effects::DESTROYS, "destroys"),
             (Effects::NOTES, "notes"),
+            (Effects::SENDS, "sends"),
         ];
         NAMES.into_iter().filter(move |(effect, _)| self.has(*effect)).map(|(_, name)| name)
     }

@@ -53,6 +53,7 @@ pub struct Entry {
     /// What the model is told.
     pub spec: Arc<Spec>,
     tool: Option<&'static str>,
+    origin: Option<Arc<str>>,
     run: Arc<Run>,
 }
 
@@ -98,7 +99,7 @@ impl Entry {
     where
         F: Fn(Value, Call) -> BoxFuture<'static, Result<Reply>> + Send + Sync + 'static,
     {
-        Self { spec: Arc::new(spec), tool: None, run: Arc::new(run) }
+        Self { spec: Arc::new(spec), tool: None, origin: None, run: Arc::new(run) }
     }
 
     /// The same tool under another spec.
@@ -124,6 +125,18 @@ impl Entry {
     #[must_use]
     pub fn tool(&self) -> Option<&'static str> {
         self.tool
+    }
+
+    /// The same tool, whose answers are the words of a stranger: of this server, of this program.
+    #[must_use]
+    pub fn of_stranger(self, name: &str) -> Self {
+        Self { origin: Some(name.into()), ..self }
+    }
+
+    /// Whose words its answers are, where they are a stranger's.
+    #[must_use]
+    pub fn stranger(&self) -> Option<&str> {
+        self.origin.as_deref()
     }
 
     /// Runs the tool, with no gate before it. Only the engine calls this.

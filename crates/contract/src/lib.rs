@@ -10,7 +10,10 @@ mod nearest;
 mod paths;
 pub mod ports;
 mod reply;
+mod taint;
 mod tool;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
 
 pub use call::{Call, Errand, Ports, Progress, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
@@ -19,6 +22,7 @@ pub use error::{Error, FileFault, Problem, Result};
 pub use nearest::nearest;
 pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePath, Workspace};
 pub use reply::{Cut, Form, Keep, Media, Reply};
+pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use {async_trait::async_trait, jiff, schemars, serde, serde_json};

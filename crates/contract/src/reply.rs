@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, Origin};
 
 /// What the model gets back. The engine bounds it before it leaves.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,8 @@ pub struct Reply {
     pub cut: Option<Cut>,
     /// The sandbox that held the call, as one short word ("L3"), where a program ran.
     pub wall: Option<String>,
+    /// Where the words are from, when they are a stranger's. The engine marks them as data.
+    pub origin: Option<Origin>,
     /// Remarks about the call itself: a mended argument, an unknown field that was ignored. For events and callers.
     pub notes: Vec<String>,
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use tokio::sync::watch;
 
-use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, table::Table, validate::Schema};
+use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, strangers::Strangers, table::Table, validate::Schema};
 
 /// A tool of an engine, with what is worked out once.
 pub(crate) struct Slot {
@@ -25,6 +25,18 @@ pub struct Builder {
     events: Events,
     spill: Option<Spill>,
     scrub: Scrub,
+    strangers: Strangers,
+    commands: Commands,
+}
+
+/// Whether commands can reach the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Commands {
+    /// They cannot: what they are told stays here.
+    #[default]
+    Inside,
+    /// They can: a secret in a command line may leave.
+    Online,
 }
 
 struct Added {
@@ -79,6 +91,8 @@ impl Builder {
             events: Events::none(),
             spill: None,
             scrub: Scrub::standard(),
+            strangers: Strangers::default(),
+            commands: Commands::default(),
         }
     }
 
@@ -139,6 +153,24 @@ impl Builder {
         self
     }
 
+    /// Tools whose words are taken as ours, by name or alias; `*` stands for any letters.
+    pub fn trusting(mut self, names: Vec<String>) -> Self {
+        self.strangers.trusted = names;
+        self
+    }
+
+    /// Files beneath the roots whose words are a stranger's, as patterns such as `downloads/**`.
+    pub fn untrusted_files(mut self, globs: &[String]) -> Self {
+        self.strangers = self.strangers.files(globs);
+        self
+    }
+
+    /// Whether commands can reach the network.
+    pub fn commands(mut self, commands: Commands) -> Self {
+        self.commands = commands;
+        self
+    }
+
     /// The engine, or what is wrong with the wishes.
     pub fn build(mut self) -> Result<Engine, BuildError> {
         self.wishes.role = self.chosen_role()?;
@@ -166,6 +198,8 @@ impl Builder {
             events: self.events,
             spill: self.spill,
             scrub: self.scrub,
+            strangers: self.strangers,
+            commands: self.commands,
         })
     }
 
@@ -227,7 +261,7 @@ fn rooted(schema: &mut Value) {
 }
 
 /// Whether a pattern names a tool, by its name or an alias.
-fn names(pattern: &str, entry: &Entry) -> bool {
+pub(crate) fn names(pattern: &str, entry: &Entry) -> bool {
     let spec = &entry.spec;
     std::iter::once(&spec.name).chain(&spec.aliases).any(|name| glob(pattern, name))
 }

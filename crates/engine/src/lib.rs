@@ -17,19 +17,23 @@ mod prepare;
 pub mod repair;
 mod scrub;
 mod spill;
+mod strangers;
 mod table;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
+mod unseen;
 mod validate;
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use futures::FutureExt;
-use helve_contract::{Call, Entry, Error, Reply, Result, Spec};
-use serde_json::Value;
+use helve_contract::{Call, Effects, Entry, Error, Reply, Result, Spec};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use batch::Request;
-pub use builder::{BuildError, Builder};
+pub use builder::{BuildError, Builder, Commands};
 pub use commands::NameList;
 pub use dialect::{Dialect, Limit, Limits, Notice, Role, Words};
 pub use events::{Events, Listener};
@@ -41,6 +45,7 @@ pub use spill::Spill;
 use builder::{Slot, Wishes};
 use limits::Kept;
 use prepare::Ready;
+use strangers::Strangers;
 use table::Table;
 
 /// A dialect's tools behind one door. Made once, shared behind an `Arc`.
@@ -54,6 +59,8 @@ pub struct Engine {
     events: Events,
     spill: Option<Spill>,
     scrub: Scrub,
+    strangers: Strangers,
+    commands: Commands,
 }
 
 /// Waits for changes of the tools.
@@ -159,20 +166,27 @@ impl Engine {
     pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
         let table = self.table();
         let mut ready = table.prepare(name, args.into());
-        let record = self.events.open(&self.scrub, name, &mut ready, &call);
+        let mut record = self.events.open(&self.scrub, name, &mut ready, &call);
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
         let mut notes = std::mem::take(&mut ready.notes);
         let mut reply = match self.perform(ready, &call).await {
             Ok(reply) => reply,
-            Err(error) => self.worded(name, error, &mut notes),
+            Err(error) => {
+                if matches!(error, Error::Denied(_)) {
+                    record.refused();
+                }
+                self.worded(name, error, &mut notes)
+            }
         };
         if !notes.is_empty() {
             reply.notes.splice(0..0, notes);
         }
 
         self.scrub.reply(&mut reply);
-        let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace: &call.session.workspace });
+        let raw = unseen::show(&mut reply);
+        let workspace = &call.session.workspace;
+        let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace, raw: raw.as_deref() });
         limits::bound(&mut reply, self.dialect.limits.of(tool), &self.dialect.words, kept);
         record.close(&self.scrub, &mut reply);
         reply
@@ -183,6 +197,8 @@ impl Engine {
         let (slot, args) = ready.checked()?;
         call.still_wanted()?;
         let spec = &slot.entry.spec;
+        self.keep_in(spec, &args, call)?;
+        let named = self.strangers.named(&slot.entry, &args, call);
         let work = AssertUnwindSafe(async {
             self.gate.pass(spec, &args, call).await?;
             let work = slot.entry.run(args, call.clone());
@@ -191,11 +207,39 @@ impl Engine {
             }
             tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))
         });
-        tokio::select! {
+        let done = tokio::select! {
             biased;
             () = given_up(call, spec) => Err(Error::Cancelled),
             done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic))),
+        };
+        match done {
+            Ok(mut reply) => {
+                self.attribute(&slot.entry, &named, call, &mut reply);
+                Ok(reply)
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// Refuses a call that would carry a known secret out of the machine, in whatever form and mode, and tells of it.
+    fn keep_in(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+        let online = self.commands == Commands::Online && spec.effects.has(Effects::EXECUTES);
+        if !online && ![Effects::NETWORK, Effects::SENDS].iter().any(|effect| spec.effects.has(*effect)) {
+            return Ok(());
+        }
+        let Some(leak) = self.scrub.leak(args) else { return Ok(()) };
+        let data = json!({
+            "tool": spec.name,
+            "callId": call.id,
+            "agentId": call.session.agent,
+            "what": leak.told(),
+            "after": call.session.taint.origins(),
+        });
+        _ = self.events.emit("secret.leak", self.scrub.cleaned(data));
+        Err(Error::denied(format!(
+            "the arguments hold {}, which may not leave this machine in any form; this is recorded. Go on without it.",
+            leak.told()
+        )))
     }
 
     /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.

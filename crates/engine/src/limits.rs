@@ -21,6 +21,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) spill: &'a Spill,
     /// The session's roots: a file beneath one is named as its model knows it.
     pub(crate) workspace: &'a Workspace,
+    /// The text as it came, where it is shown otherwise.
+    pub(crate) raw: Option<&'a str>,
 }
 
 /// Bounds a reply. The whole text goes into a file first, where there is a place for it.
@@ -88,9 +90,9 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept
 /// The file with the whole text: the tool's own, or one that is written now.
 fn kept_in(reply: &mut Reply, spill: Option<Kept<'_>>) -> Option<PathBuf> {
     if reply.spill.is_none()
-        && let Some(Kept { spill, workspace }) = spill
+        && let Some(Kept { spill, workspace, raw }) = spill
     {
-        match spill.write(&reply.text) {
+        match spill.write(raw.unwrap_or(&reply.text)) {
             Ok(path) => reply.spill = Some(workspace.shown(&path)),
             Err(error) => reply.notes.push(format!("the whole output could not be kept: {error}")),
         }

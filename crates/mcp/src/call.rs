@@ -1,5 +1,7 @@
 //! `tools/list` and `tools/call`: an engine's tools and replies in the protocol's words.
 
+use std::borrow::Cow;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::{Annotations, Media, Reply, Spec};
 use serde::Serialize;
@@ -14,7 +16,7 @@ struct Tool<'a> {
     name: &'a str,
     title: String,
     description: &'a str,
-    input_schema: Value,
+    input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a Value>,
     annotations: Annotations,
@@ -41,16 +43,16 @@ pub(crate) fn shape(spec: &Spec) -> Option<&Value> {
 }
 
 /// A schema whose root is an object: the protocol has no other arguments.
-fn object(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    match &mut schema {
-        Value::Object(map) if map.get("type").is_some_and(|it| it == "object") => {}
+fn object(schema: &Value) -> Cow<'_, Value> {
+    match schema {
+        Value::Object(map) if map.get("type").is_some_and(|it| it == "object") => Cow::Borrowed(schema),
         Value::Object(map) if !map.contains_key("type") => {
+            let mut map = map.clone();
             map.insert("type".into(), "object".into());
+            Cow::Owned(map.into())
         }
-        other => *other = json!({ "type": "object" }),
+        _ => Cow::Owned(json!({ "type": "object" })),
     }
-    schema
 }
 
 /// A name as people read it: `web_fetch` is `Web Fetch`, `FileRead` is `File Read`.

@@ -20,6 +20,8 @@ mod revision;
 mod roots;
 mod server;
 mod stdio;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
 mod user;
 mod wire;
 

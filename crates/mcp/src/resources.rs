@@ -1,4 +1,4 @@
-//! Files as resources: what lies at the top of the workspace, and the whole of replies that were cut.
+//! Files as resources: what lies at the top of the workspace, its memory files, and the whole of replies that were cut.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -16,6 +16,8 @@ use crate::{
     wire::{Fault, Id, short},
 };
 
+/// Where a workspace keeps its memory files, beside `MEMORY.md` at its top.
+const MEMORY: &str = "memory";
 /// Files in one list.
 const MOST: usize = 200;
 /// Bytes of one file.
@@ -31,15 +33,27 @@ pub(crate) fn templates() -> Value {
     }])
 }
 
-/// The files at the top of each root, and the spill files.
+/// The files at the top of each root and in its folder of memory files, and the spill files.
 pub(crate) async fn list(server: &Server, session: &Session, id: &Id, era: Era) -> Result<Vec<u8>, Fault> {
     let mut files = Vec::new();
     for root in session.workspace.roots() {
         let Ok(top) = session.workspace.check(&named(session, root), Access::Read, None) else { continue };
         let Ok(items) = session.ports.host.list(&top).await else { continue };
-        for item in items.into_iter().filter(|it| it.kind == Kind::File) {
-            if let Ok(path) = top.beside(&item.name, Access::Read) {
-                files.push(json!({ "uri": uri(session, &path), "name": item.name, "size": item.size }));
+        let has_memory = items.iter().any(|it| it.kind == Kind::Folder && it.name == MEMORY);
+        let mut found: Vec<_> =
+            items.into_iter().filter(|it| it.kind == Kind::File).map(|it| (it.name, it.size)).collect();
+        if has_memory
+            && let Ok(folder) = top.beside(MEMORY, Access::Read)
+            && let Ok(items) = session.ports.host.list(&folder).await
+        {
+            let notes = items
+                .into_iter()
+                .filter(|it| it.kind == Kind::File && Path::new(&it.name).extension().is_some_and(|it| it == "md"));
+            found.extend(notes.map(|it| (format!("{MEMORY}/{}", it.name), it.size)));
+        }
+        for (name, size) in found {
+            if let Ok(path) = top.beside(&name, Access::Read) {
+                files.push(json!({ "uri": uri(session, &path), "name": name, "size": size }));
             }
         }
     }

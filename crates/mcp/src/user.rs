@@ -12,16 +12,23 @@ use serde_json::{Map, Value, json};
 
 use crate::ElicitApprover;
 
-/// The user of the client that makes a call, where that client can ask; nobody otherwise.
+/// The user of the client that makes a call, where that client can ask; nobody otherwise, or somebody else.
 pub struct ElicitUser {
     desk: Arc<ElicitApprover>,
     mode: ModeSwitch,
+    otherwise: Arc<dyn User>,
 }
 
 impl ElicitUser {
     /// A user who is reached the same way as for approvals. The switch is that of the session's gate.
     pub fn new(desk: Arc<ElicitApprover>, mode: ModeSwitch) -> Self {
-        Self { desk, mode }
+        Self { desk, mode, otherwise: Arc::new(Nobody) }
+    }
+
+    /// The same, who asks another where the client cannot ask.
+    #[must_use]
+    pub fn or(self, otherwise: Arc<dyn User>) -> Self {
+        Self { otherwise, ..self }
     }
 }
 
@@ -30,7 +37,7 @@ impl User for ElicitUser {
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
         match self.desk.put(call, &form(questions)).await {
             Some(result) => answers(questions, &result),
-            None => Nobody.ask(call, questions).await,
+            None => self.otherwise.ask(call, questions).await,
         }
     }
 
@@ -43,7 +50,7 @@ impl User for ElicitUser {
 
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
         let Some(result) = self.desk.put(call, &plan_form(plan)).await else {
-            return Nobody.approve_plan(call, plan).await;
+            return self.otherwise.approve_plan(call, plan).await;
         };
         let verdict = judged(&result);
         if verdict == Verdict::Yes {

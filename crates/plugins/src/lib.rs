@@ -7,6 +7,8 @@
 mod lines;
 mod plugin;
 mod protocol;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
 pub mod wasm;
 
 use std::{sync::Arc, time::Duration};
@@ -52,6 +54,9 @@ impl Settings {
     }
 }
 
+/// How many tools one plugin may bring; a model that is shown more finds none of them.
+const MOST_TOOLS: usize = 128;
+
 /// Takes what a plugin writes to its standard error.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -61,6 +66,9 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
     let timeout = settings.call;
     let effects = settings.effects;
     let (plugin, tools) = Plugin::start(settings, host, log).await?;
+    if tools.len() > MOST_TOOLS {
+        return Err(Error::failed(format!("plugin {name} tells {} tools, and {MOST_TOOLS} are taken", tools.len())));
+    }
     let plugin = Arc::new(plugin);
     tools
         .into_iter()
@@ -77,11 +85,13 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
                 // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
                 timeout: timeout.saturating_add(Duration::from_secs(5)),
             };
+            let stranger = format!("the plugin tool {}", tool.name);
             let (plugin, name) = (plugin.clone(), tool.name);
-            Ok(Entry::dynamic(spec, move |args, call| {
+            let entry = Entry::dynamic(spec, move |args, call| {
                 let (plugin, name) = (plugin.clone(), name.clone());
                 Box::pin(async move { plugin.call(&name, args, &call).await })
-            }))
+            });
+            Ok(entry.of_stranger(&stranger))
         })
         .collect()
 }

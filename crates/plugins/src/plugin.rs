@@ -1,6 +1,8 @@
 //! A plugin that runs: started, asked for its tools, called one call at a time, started again when it died.
 
 use std::{
+    fs,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,6 +12,7 @@ use helve_contract::{
     ports::{Command, Host, Input, Network, Noticed, Process},
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::{sync::Mutex, time::timeout_at};
 
 use crate::{
@@ -25,11 +28,16 @@ const SLOWEST: Duration = Duration::from_secs(30);
 /// How much of standard error is kept for an error message.
 const LAST_WORDS: usize = 2048;
 
+/// What stands for the content of a file; none for a file that is not on this machine.
+type Print = Option<[u8; 32]>;
+
 /// A plugin, running or to be started again.
 pub(crate) struct Plugin {
     settings: Settings,
     host: Arc<dyn Host>,
     log: Log,
+    /// The program and its scripts, as they were when it was started.
+    files: Vec<Print>,
     /// One call at a time, as the protocol has it.
     state: Mutex<State>,
 }
@@ -51,9 +59,10 @@ struct Running {
 
 impl Plugin {
     pub(crate) async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<(Self, Vec<Told>)> {
+        let files = prints(&settings).await;
         let (running, tools) = Running::start(&settings, &*host, &log).await?;
         let state = State { running: Some(running), calls: 0, failures: 0, not_before: None };
-        Ok((Self { settings, host, log, state: Mutex::new(state) }, tools))
+        Ok((Self { settings, host, log, files, state: Mutex::new(state) }, tools))
     }
 
     /// One call. Arguments were checked by the engine before.
@@ -102,6 +111,11 @@ impl Plugin {
                 left.as_millis()
             )));
         }
+        if prints(&self.settings).await != self.files {
+            return Err(Error::failed(
+                "the plugin's program is another one than was started; the new one is used when Helve is started anew",
+            ));
+        }
         let (running, _) = Running::start(&self.settings, &*self.host, &self.log).await.inspect_err(|_| {
             state.failures = state.failures.saturating_add(1);
             state.not_before = Some(Instant::now() + SLOWEST);
@@ -109,6 +123,16 @@ impl Plugin {
         state.running = Some(running);
         Ok(())
     }
+}
+
+/// The content of each file that a plugin is made of: whoever replaces one while the plugin runs changes nothing.
+async fn prints(settings: &Settings) -> Vec<Print> {
+    let argv = settings.argv.clone();
+    let read = move || {
+        let files = argv.iter().map(Path::new).filter(|it| it.is_absolute());
+        files.map(|it| fs::read(it).ok().map(|bytes| Sha256::digest(bytes).into())).collect()
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
 /// Why a call got no answer.
@@ -189,6 +213,8 @@ impl Running {
     }
 
     async fn exchange(&mut self, message: &Value, id: &str, log: &Log) -> Result<Reply, Lost> {
+        // What came unasked belongs to no call.
+        while self.lines.next().is_some() {}
         self.send(message).await.map_err(|_| Lost::Ended(-1))?;
         loop {
             match protocol::answer(&self.line(log).await?, id) {

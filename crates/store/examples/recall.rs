@@ -152,7 +152,7 @@ async fn helve(set: &Set, sums: &mut Sums, spread: &mut (Vec<f32>, Vec<f32>)) ->
     let (mut numbers, mut now) = (HashMap::new(), Timestamp::UNIX_EPOCH);
     for (number, text) in set.notes.iter().enumerate() {
         now += SignedDuration::from_secs(1);
-        let note = NewNote { text: text.clone(), tags: None };
+        let note = NewNote { text: text.clone(), tags: None, ..NewNote::default() };
         numbers.insert(store.save_note("me", &note, now).await?.id, number);
     }
     for (question, right) in &set.questions {

@@ -3,4 +3,4 @@
 pub mod embed;
 pub mod sqlite;
 
-pub use sqlite::{Memory, Sqlite};
+pub use sqlite::{Heard, Memory, Sqlite};

@@ -17,3 +17,5 @@ pub mod web;
 
 #[cfg(test)]
 mod testing;
+#[cfg(any(test, fuzzing))]
+pub mod trials;

@@ -11,6 +11,8 @@ mod html;
 mod internet;
 pub mod proxy;
 pub mod search;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
 
 pub use documents::{Reader, child_stage};
 pub use fetch::Fetcher;

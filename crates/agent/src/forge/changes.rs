@@ -1,6 +1,9 @@
 //! Change requests: nothing new begins until each is decided. The plan only ever grows.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use helve_contract::{Error, Result, ports::Expect};
 use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Status, Task};
@@ -8,10 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    Diary,
     executor::{Executor, integration},
     prompts,
 };
-use crate::{Agent, Need};
+use crate::{Agent, Event, Need};
 
 /// How often the captain is asked before a person must decide.
 const TRIES: usize = 2;
@@ -47,6 +51,8 @@ impl Executor {
             let (id, front) = (request.front.id.clone(), &request.front);
             if front.status == RequestStatus::Pending && self.first_seen(&id) {
                 self.tell("cr.emitted", json!({ "crId": id, "title": front.title, "emittedBy": front.emitted_by }));
+                let path = room.shown(&ChangeRequest::place(&id));
+                self.tell("artifact.written", json!({ "path": path, "type": "cr" }));
             }
             match front.status {
                 RequestStatus::Rejected | RequestStatus::Applied => {}
@@ -59,7 +65,7 @@ impl Executor {
                 RequestStatus::Pending | RequestStatus::Approved => {
                     self.tell("run.paused", json!({ "reason": "cr", "crId": id }));
                     match self.replan(room, &request).await {
-                        Ok(()) => self.tell("run.resumed", json!({ "crId": id, "overlayId": id })),
+                        Ok(overlay) => self.tell("run.resumed", json!({ "crId": id, "overlayId": overlay })),
                         Err(error) => {
                             self.tell("cr.undecided", json!({ "crId": id, "error": error.to_string() }));
                             self.leave_undecided(&id);
@@ -90,8 +96,8 @@ impl Executor {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), Seen::Undecided);
     }
 
-    /// Asks the captain, who adds to the plan or says no.
-    async fn replan(&self, room: &Room<'_>, request: &Document<ChangeRequest>) -> Result<()> {
+    /// Asks the captain, who adds to the plan or says no. What it added, if anything.
+    async fn replan(&self, room: &Room<'_>, request: &Document<ChangeRequest>) -> Result<Option<String>> {
         let id = &request.front.id;
         let dag = serde_json::to_string_pretty(&room.dag().await?).map_err(|error| Error::Internal(error.into()))?;
         let mut words = prompts::replan(&request.text()?, &dag);
@@ -104,7 +110,7 @@ impl Executor {
                 Err(error) => Err(error),
             };
             match applied {
-                Ok(()) => return Ok(()),
+                Ok(overlay) => return Ok(overlay),
                 Err(error) => {
                     words = format!(
                         "That could not be applied: {error}\nAnswer with the mended JSON object and nothing else."
@@ -131,14 +137,18 @@ impl Executor {
         let (engine, session) = self.workshop.equip(&need)?;
         let mut agent = Agent::new(engine, session, self.workshop.model(None)?);
         agent.budget = self.settings.budget;
+        if let Ok(diary) = Diary::open(&self.home, &self.run) {
+            agent.watcher = Arc::new(move |event: &Event| diary.hear(event));
+        }
         Ok(agent)
     }
 
     /// Adds to the plan: the documents first, the overlay last, so that a task never stands in the graph without one.
-    async fn apply(&self, room: &Room<'_>, id: &str, addition: Addition) -> Result<()> {
+    /// The overlay's id; none if the request was turned down.
+    async fn apply(&self, room: &Room<'_>, id: &str, addition: Addition) -> Result<Option<String>> {
         if let Some(why) = addition.reject {
             self.tell("cr.rejected", json!({ "crId": id, "reason": why }));
-            return ChangeRequest::go(room, id, RequestStatus::Rejected).await;
+            return ChangeRequest::go(room, id, RequestStatus::Rejected).await.map(|()| None);
         }
         let overlay = Overlay {
             cr_id: id.to_owned(),
@@ -168,12 +178,13 @@ impl Executor {
                 return Err(Error::failed(format!("the document of `{}` says id `{}`", node.id, task.id)));
             }
             // No graph has it yet: a document that is there was left by an executor that is gone.
-            room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Anything).await?;
+            let path = room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Anything).await?;
+            self.tell("artifact.written", json!({ "path": path, "type": "task" }));
         }
         ChangeRequest::go(room, id, RequestStatus::Approved).await?;
         let path = room.keep_record(&overlay_place(id), &overlay, Expect::Anything).await?;
         self.tell("artifact.written", json!({ "path": path, "type": "dag" }));
-        ChangeRequest::go(room, id, RequestStatus::Applied).await
+        ChangeRequest::go(room, id, RequestStatus::Applied).await.map(|()| Some(id.to_owned()))
     }
 }
 

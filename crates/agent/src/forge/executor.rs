@@ -14,6 +14,7 @@ use helve_tools::{
     git::Git,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, mpsc};
 
 use super::{
@@ -36,6 +37,8 @@ pub struct Settings {
     pub backoff: Duration,
     /// What one agent may spend.
     pub budget: Budget,
+    /// The name of the model, for the record.
+    pub model: String,
     /// A person decides about change requests, and not the captain.
     pub ask_about_changes: bool,
 }
@@ -48,6 +51,7 @@ impl Default for Settings {
             stale_after: Duration::from_secs(600),
             backoff: Duration::from_secs(1),
             budget: Budget { time: Some(Duration::from_secs(3600)), ..Budget::default() },
+            model: String::new(),
             ask_about_changes: false,
         }
     }
@@ -86,11 +90,12 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Takes the run up. `base` is the branch that everything ends in.
+    /// Takes the run up. `base` is the branch that everything ends in. [`Error::Denied`] says that another executor works
+    /// in the repository.
     pub fn open(workshop: Arc<dyn Workshop>, home: Home, run: &str, base: &str, settings: Settings) -> Result<Self> {
         helve_tools::artifacts::name("run", run)?;
         helve_tools::git::branch_name(base)?;
-        let lock = Lock::take(&home, run).map_err(|error| Error::failed(error.to_string()))?;
+        let lock = Lock::take(&home, run).map_err(|error| Error::denied(error.to_string()))?;
         let record = home.events(run).map_err(|error| Error::Internal(error.into()))?;
         let need = Need {
             id: format!("{run}-executor"),
@@ -119,6 +124,18 @@ impl Executor {
             events,
             _lock: lock,
         })
+    }
+
+    /// Where the run lives.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run_id(&self) -> &str {
+        &self.run
     }
 
     /// A call of the executor itself.
@@ -203,15 +220,21 @@ impl Executor {
             }
             let status = room.status(&dag).await?;
             let stopped = cancel.is_cancelled() || !waiting.is_empty();
+            let mut aside = self.to_follow(&room, &working).await?;
             if !stopped {
                 for task in self.ready(&dag, &status, &not_before, &working) {
                     _ = orders.send(self.work(&dag, &task, cancel.clone()));
                     working.insert(task);
                 }
+                let free = self.settings.parallel.saturating_sub(working.len()).min(aside.len());
+                for (id, what) in aside.drain(..free) {
+                    _ = orders.send(self.work_aside(id.clone(), what, cancel.clone()));
+                    working.insert(id);
+                }
             }
             self.note(&room, &dag, &waiting, working.len()).await?;
             // What is pending and can begin was begun, or rests; what can be tried again is made pending by the tick.
-            let more = status.ready(&dag).next().is_some() || status.nodes.values().any(can_retry);
+            let more = status.ready(&dag).next().is_some() || status.nodes.values().any(can_retry) || !aside.is_empty();
             if working.is_empty() && (stopped || !more) {
                 break waiting;
             }
@@ -259,14 +282,17 @@ impl Executor {
                 state.started_at.get_or_insert(now);
                 state.total_tasks = tasks + refineries;
                 state.base_branch.clone_from(&self.base);
+                state.model.clone_from(&self.settings.model);
                 Ok(())
             },
         )
         .await?;
         if first {
-            self.tell("run.started", json!({ "repoUrl": repo, "totalTasks": tasks, "totalRefineries": refineries }));
+            let plan = room.bytes("dag.json").await?.unwrap_or_default();
+            let hash = Sha256::digest(plan).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+            self.tell("run.started", json!({ "repoUrl": repo, "dagHash": hash }));
         } else {
-            self.tell("run.resumed", json!({}));
+            self.tell("run.resumed", json!({ "crId": null, "overlayId": null }));
         }
         Ok(())
     }
@@ -316,7 +342,9 @@ impl Executor {
         let (merged, total) = (count(Status::Merged), dag.nodes.len());
         let failed = status.nodes.values().filter(|it| is_exhausted(it)).count();
         let paused = !waiting.is_empty();
+        let last = self.home.last_event(&self.run);
         let waiting = waiting.to_vec();
+        let first = waiting.first().cloned();
         let changed = room
             .revise(
                 "run-state.json",
@@ -326,6 +354,7 @@ impl Executor {
                     (state.completed_tasks, state.failed_tasks) = (merged, failed);
                     (state.running_tasks, state.total_tasks) = (working, total);
                     state.active_crs.clone_from(&waiting);
+                    note_last(state, last.as_ref());
                     state.status = if paused { RunStatus::Paused } else { RunStatus::Executing };
                     state.current_phase = if paused { Phase::Paused } else { Phase::Execution };
                     Ok((was != state.status).then_some(state.status))
@@ -333,8 +362,8 @@ impl Executor {
             )
             .await?;
         match changed {
-            Some(RunStatus::Paused) => self.tell("run.paused", json!({ "reason": "cr" })),
-            Some(RunStatus::Executing) => self.tell("run.resumed", json!({})),
+            Some(RunStatus::Paused) => self.tell("run.paused", json!({ "reason": "cr", "crId": first })),
+            Some(RunStatus::Executing) => self.tell("run.resumed", json!({ "crId": null, "overlayId": null })),
             _ => {}
         }
         Ok(())
@@ -356,6 +385,9 @@ impl Executor {
         let mut remarks = Vec::new();
         let end = if merged == dag.nodes.len() {
             remarks.extend(self.land().await?);
+            for branch in self.followed(room).await? {
+                remarks.push(format!("a follow-up waits on `{branch}`: look at it, and merge it if it is right"));
+            }
             RunStatus::Completed
         } else if stopped || !waiting.is_empty() {
             RunStatus::Paused
@@ -390,7 +422,23 @@ impl Executor {
                 json!({ "totalCompleted": merged, "totalFailed": exhausted.len(), "duration": seconds }),
             );
         }
+        let last = self.home.last_event(&self.run);
+        room.revise(
+            "run-state.json",
+            || Err(Error::failed("the run has lost its state")),
+            |state: &mut RunState| {
+                note_last(state, last.as_ref());
+                Ok(())
+            },
+        )
+        .await?;
         Ok(Summary { status: end, merged, total: dag.nodes.len(), exhausted, waiting, remarks })
+    }
+}
+
+fn note_last(state: &mut RunState, last: Option<&(String, u64)>) {
+    if let Some((id, seq)) = last {
+        (state.last_event_id, state.last_event_seq) = (id.clone(), *seq);
     }
 }
 

@@ -1,11 +1,15 @@
 //! Where runs live in a repository: `.forge`, which git does not see.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 
 use helve_contract::{Access, Errand, PathRules, Reading, Root, Workspace};
+
+/// How much of a record's end is looked at.
+const TAIL: u64 = 256 << 10;
 
 /// The folder of all runs in a repository.
 #[derive(Clone, Debug)]
@@ -47,6 +51,20 @@ impl Home {
         let folder = self.dir().join("runs").join(run);
         fs::create_dir_all(&folder)?;
         Ok(folder.join("events.ndjson"))
+    }
+
+    /// The id and the number of a run's last event.
+    pub fn last_event(&self, run: &str) -> Option<(String, u64)> {
+        let mut file = fs::File::open(self.dir().join("runs").join(run).join("events.ndjson")).ok()?;
+        let from = file.metadata().ok()?.len().saturating_sub(TAIL);
+        file.seek(SeekFrom::Start(from)).ok()?;
+        let mut tail = Vec::new();
+        file.take(TAIL).read_to_end(&mut tail).ok()?;
+        // The last line may be half written, the first one half read: neither is JSON.
+        tail.rsplit(|it| *it == b'\n').find_map(|line| {
+            let event: serde_json::Value = serde_json::from_slice(line).ok()?;
+            Some((event["eventId"].as_str()?.to_owned(), event["seq"].as_u64()?))
+        })
     }
 
     /// The work tree of one attempt at a task.

@@ -1,7 +1,7 @@
 //! Branches come together: into the branch of the run first, into the base in the end.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -57,16 +57,18 @@ impl Executor {
                 continue;
             }
             let branch = format!("forge/{id}/{}", state.current_attempt);
+            let before = self.tip().await?;
             if let Err(files) = self.integrate(&branch).await? {
                 asked |= self.ask_for_help(room, &node.id, &branch, &files).await?;
                 continue;
             }
             if node.kind == NodeKind::Refinery {
-                for before in &node.dependencies {
-                    self.mark(before, Status::Merged).await?;
+                for dependency in &node.dependencies {
+                    self.mark(dependency, Status::Merged).await?;
                 }
-                let merged = sources(node, &status)?;
-                self.tell("refinery.merged", json!({ "taskId": node.id, "mergedBranches": merged, "conflicts": [] }));
+                let (merged, conflicts) = (sources(node, &status)?, self.were_conflicts(&branch, &before).await?);
+                let data = json!({ "taskId": node.id, "mergedBranches": merged, "conflicts": conflicts });
+                self.tell("refinery.merged", data);
             }
             self.mark(&node.id, Status::Merged).await?;
         }
@@ -90,6 +92,31 @@ impl Executor {
             }
             Joined::Conflict(files) => Ok(Err(files)),
         }
+    }
+
+    /// The last commit of the run's branch.
+    async fn tip(&self) -> Result<String> {
+        let call = self.call();
+        let tip = self.git(&call).await?.branch(&integration(&self.run)).await?;
+        tip.ok_or_else(|| Error::failed(format!("the branch `{}` is gone", integration(&self.run))))
+    }
+
+    /// The files that did not fit together when a branch was made, by the merges in it since a commit.
+    async fn were_conflicts(&self, branch: &str, since: &str) -> Result<Vec<String>> {
+        let call = self.call();
+        let git = self.git(&call).await?;
+        let range = format!("{since}..refs/heads/{branch}");
+        let merges = git.must(&["rev-list", "--merges", "--parents", "--max-count=200", &range, "--"]).await?;
+        let mut files = BTreeSet::new();
+        for line in merges.lines() {
+            let mut ids = line.split(' ').skip(1);
+            if let (Some(ours), Some(theirs)) = (ids.next(), ids.next())
+                && let Joined::Conflict(found) = join(&git, ours, theirs, "looked at again").await?
+            {
+                files.extend(found);
+            }
+        }
+        Ok(files.into_iter().collect())
     }
 
     /// Asks for a change of the plan, because a branch does not fit. Once is enough; whether this was that once.

@@ -3,9 +3,11 @@
 //! Everything that a run is lies in its artifacts and in git; an [`Executor`] that was killed is followed by another one
 //! that reads them and goes on.
 
+mod captain;
 mod changes;
 mod desk;
 mod executor;
+mod followups;
 mod home;
 mod lock;
 mod merging;
@@ -13,6 +15,7 @@ mod prompts;
 mod review;
 mod working;
 
+pub use captain::Diary;
 pub use executor::{Executor, Settings, Summary};
 pub use home::Home;
 pub use lock::Lock;

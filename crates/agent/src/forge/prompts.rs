@@ -51,6 +51,14 @@ pub(super) fn replan(request: &str, dag: &str) -> String {
     )
 }
 
+/// What the agent of a follow-up is to do.
+pub(super) fn follow_up(task: &str, text: &str, branch: &str) -> String {
+    format!(
+        "A follow-up of {task}: its agent found something broken that was not part of its task. You are on the branch \
+         {branch}, which begins with its work. Mend this and nothing else:\n\n{text}"
+    )
+}
+
 /// Who an agent is that another agent of a run started.
 pub(super) fn helper() -> &'static str {
     "You do one part of a task for another agent, in its work tree. Do all of it and nothing more; do not switch branches. \

@@ -36,7 +36,30 @@ pub(super) fn is_urgent(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_urgent;
+    use helve_tools::artifacts::Walkthrough;
+    use serde_json::json;
+
+    use super::{is_urgent, remarks};
+
+    #[test]
+    fn a_risk_that_names_a_file_of_another_task_is_a_possible_conflict() {
+        let told: Walkthrough = serde_json::from_value(json!({
+            "task_id": "a", "branch": "forge/a/1", "base_ref": "main", "status": "completed", "confidence": 0.9,
+            "time_spent_minutes": 1, "files_changed": [], "risks": ["src/lib.rs may not build"],
+        }))
+        .unwrap();
+        let others = [("b".to_owned(), vec!["src/lib.rs".to_owned()]), ("c".to_owned(), vec!["README".to_owned()])];
+        assert_eq!(
+            remarks("a", &told, &others),
+            [
+                ("task.risk", json!({ "taskId": "a", "risk": "src/lib.rs may not build" })),
+                (
+                    "conflict.potential",
+                    json!({ "taskId": "a", "otherTaskId": "b", "file": "src/lib.rs", "risk": "src/lib.rs may not build" })
+                ),
+            ]
+        );
+    }
 
     #[test]
     fn a_word_counts_and_not_a_piece_of_one() {

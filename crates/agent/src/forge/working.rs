@@ -32,6 +32,8 @@ pub(super) enum Worked {
     Failed(String),
     /// It was not heard of for too long.
     Silent(Timestamp),
+    /// It was no task of the plan, and everything about it is done.
+    Aside,
 }
 
 impl Executor {
@@ -87,7 +89,7 @@ impl Executor {
     }
 
     /// An agent of a type, at a desk.
-    async fn agent(
+    pub(super) async fn agent(
         &self,
         kind: AgentType,
         id: &str,
@@ -139,7 +141,7 @@ impl Executor {
     }
 
     /// Lets an agent work, and listens whether it lives. `Err` has when it was last heard of.
-    async fn watched(
+    pub(super) async fn watched(
         &self,
         (task, attempt): (&str, u32),
         agent: &mut Agent,
@@ -222,6 +224,7 @@ impl Executor {
                 }
             }
             Worked::Failed(why) => why,
+            Worked::Aside => return Ok(()),
             Worked::Silent(last) => return self.gone_silent(room, task, last, Fault::Task, not_before).await,
         };
         if cancel.is_cancelled() {
@@ -329,7 +332,7 @@ impl Executor {
         for (kind, data) in review::remarks(task, &told, &others) {
             self.tell(kind, data);
         }
-        Ok(())
+        self.follow_up(room, &told, state.current_attempt, &commit).await
     }
 
     /// The files that the agents of other tasks have changed so far.

@@ -14,6 +14,8 @@ pub use embeddings::Embeddings;
 pub use endpoint::{Endpoint, Key, Prices, Times};
 pub use find::{Found, Listed, Wanted, find, list};
 pub use openai::OpenAi;
+#[cfg(any(test, fuzzing))]
+pub use openai::try_stream;
 pub(crate) use {accumulate::fresh_id, wire::INTERRUPTED};
 
 use async_trait::async_trait;

@@ -468,3 +468,36 @@ pub(crate) fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ModelError> {
     }
     Ok(map)
 }
+/// A stream of any bytes comes to the same end however it was cut.
+#[cfg(any(test, fuzzing))]
+pub fn try_stream(data: &[u8]) {
+    let endpoint = Endpoint::new("http://127.0.0.1:1/v1", "trial");
+    let ask = Ask {
+        system: "",
+        messages: &[],
+        tools: &[
+            serde_json::json!({"function": {"name": "read"}}),
+            serde_json::json!({"function": {"name": "read_all"}}),
+        ],
+        max_tokens: None,
+        cancel: helve_contract::CancellationToken::new(),
+    };
+    let come = |size: usize| {
+        let ear = |_: Piece<'_>| {};
+        let heard = Heard::new(&ear);
+        let mut reader = Reader::new(&ask, &heard, &endpoint);
+        let mut lines = Lines::default();
+        for piece in data.chunks(size) {
+            for line in lines.push(piece).ok()? {
+                reader.line(&line).ok()?;
+            }
+        }
+        lines.end().map_or(Ok(()), |line| reader.line(&line)).ok()?;
+        let answer = reader.finish().ok()?;
+        let calls: Vec<_> = answer.calls.into_iter().map(|it| (it.name, it.input)).collect();
+        Some((answer.text, answer.reasoning, calls, answer.cut))
+    };
+    let whole = come(data.len().max(1));
+    assert_eq!(come(1), whole);
+    assert_eq!(come(7), whole);
+}

@@ -49,6 +49,9 @@ enum What {
     /// Accept a tool of an MCP server whose definition changed; without a name, list those that wait.
     #[command(after_help = "Examples:\n  helve config approve\n  helve config approve mcp__files__read_file")]
     Approve(Approval),
+    /// Make a bait for `secrets.canaries`: it looks like a key, is worth nothing, and may not be sent anywhere.
+    #[command(after_help = "Example:\n  helve config canary")]
+    Canary,
     /// Print where settings files are looked for.
     #[command(after_help = "Example:\n  helve config path")]
     Path(InWorkspace),
@@ -80,6 +83,10 @@ impl Args {
             Some(What::Trust(place)) => trust(&place.choice)?,
             Some(What::Untrust(place)) => untrust(&place.choice)?,
             Some(What::Approve(approval)) => approve(&approval)?,
+            Some(What::Canary) => {
+                say!("hlv_{}{}", state::random_id()?, state::random_id()?);
+                remark!("helve: put it where nobody should look, and into secrets.canaries of your own settings");
+            }
             Some(What::Path(place)) => path(&place.choice)?,
         }
         Ok(ExitCode::SUCCESS)

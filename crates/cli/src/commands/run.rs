@@ -25,7 +25,7 @@ use crate::{
     talk::{self, How, Wanted},
     terminal::{Look, Markdown, called, calling, changes, took},
     undo::Memory,
-    workshop::{Bench, Somebody},
+    workshop::{Bench, Reach, Somebody},
 };
 
 /// The exit code when a budget is used up.
@@ -125,7 +125,7 @@ impl Args {
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let teller = Arc::new(Teller::new(self.json, bench.memory().clone()));
         let user = Headless { teller: teller.clone(), knobs, mode: bench.mode().clone() };
-        bench.meet(Somebody { user: Arc::new(user), approver: None });
+        bench.meet(Somebody { user: Arc::new(user), approver: None, reach: Reach::Seated });
         let code = runtime.block_on(async {
             bench.find_model(None).await?;
             let watcher: Watcher = {
@@ -137,7 +137,7 @@ impl Args {
                 None if self.go_on => Wanted::Last,
                 None => Wanted::New,
             };
-            let how = How { dialect: self.choice.dialect.clone(), model: None };
+            let how = How { dialect: self.choice.dialect.clone(), model: None, inbox: None };
             let talk = talk::open(&bench, wanted, how, watcher).await?;
             teller.begin(&talk);
             bench.memory().begin();

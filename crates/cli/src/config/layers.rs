@@ -272,6 +272,11 @@ fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> 
 
 fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, String> {
     let mut layer = Vec::new();
+    let given: Vec<_> =
+        env::vars_os().map(|(name, _)| name).filter(|it| it.as_encoded_bytes().starts_with(b"HELVE_")).collect();
+    if given.is_empty() {
+        return Ok(layer);
+    }
     let names = ALIASES.iter().map(|(alias, _)| *alias).chain(KEYS.iter().map(|key| key.name));
     let known: Vec<_> = names.filter_map(|name| Some((variable(name), Key::named(name)?))).collect();
     for (name, key) in &known {
@@ -280,8 +285,7 @@ fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, Str
         let value = key.kind.parse(text).map_err(|why| format!("{name} {why}"))?;
         layer.push((*key, rooted(key, value, here), Origin::Variable(name.clone())));
     }
-    for (name, _) in env::vars_os() {
-        let Some(name) = name.to_str().filter(|it| it.starts_with("HELVE_")) else { continue };
+    for name in given.iter().filter_map(|it| it.to_str()) {
         if !known.iter().any(|(known, _)| known == name) {
             let near = helve_contract::nearest(name, known.iter().map(|(known, _)| known.as_str()));
             let near = near.first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();

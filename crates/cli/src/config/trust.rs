@@ -30,14 +30,16 @@ impl Trust {
 
     /// Accepts a file with this content.
     pub(crate) fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let mut list = self.list();
+        let _alone = self.lock()?;
+        let mut list = self.whole()?;
         list.insert(text(path)?.to_owned(), digest(content));
         self.save(&list)
     }
 
     /// Forgets a file. Says whether it was there.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<bool> {
-        let mut list = self.list();
+        let _alone = self.lock()?;
+        let mut list = self.whole()?;
         let known = list.remove(text(path)?).is_some();
         if known {
             self.save(&list)?;
@@ -57,10 +59,36 @@ impl Trust {
         read_limited(&self.file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// Writes the list beside the old one and puts it in its place.
+    /// The list for somebody who changes it: one that cannot be read is not written over.
+    fn whole(&self) -> io::Result<BTreeMap<String, String>> {
+        let list = self.list();
+        let unread = list.is_empty()
+            && read_limited(&self.file).is_ok_and(|bytes| {
+                serde_json::from_slice::<BTreeMap<String, String>>(&bytes).is_err() && !bytes.trim_ascii().is_empty()
+            });
+        if unread {
+            let text = format!("{} is damaged; move it away, and trust what is needed anew", self.file.display());
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
+        Ok(list)
+    }
+
+    /// The right to change the list, until dropped: other sessions may want the same at this moment.
+    fn lock(&self) -> io::Result<fs::File> {
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.file.with_extension("lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    /// Writes the list beside the old one and puts it in its place. One that a killed process left there is written over.
     fn save(&self, list: &BTreeMap<String, String>) -> io::Result<()> {
-        let fresh = self.file.with_extension(format!("{}.new", std::process::id()));
-        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let fresh = self.file.with_extension("json.new");
+        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         let written = serde_json::to_vec_pretty(list)
             .map_err(io::Error::from)
             .and_then(|bytes| out.write_all(&bytes))

@@ -1,6 +1,10 @@
 //! Tools from outside through the real binary: plugins and MCP servers.
 
-use std::{io::Write as _, path::Path, process::Stdio};
+use std::{
+    io::{BufRead as _, Write as _},
+    path::Path,
+    process::Stdio,
+};
 
 use crate::desk::{Desk, Ran};
 
@@ -96,6 +100,118 @@ fn servers_end_with_an_engine_that_is_killed() {
     }
 }
 
+/// A server in a shell's words: it begins when a file appears, and `grow` makes it offer one tool more.
+const MOVING: &str = r#"
+until [ -e "$1" ]; do sleep 0.01; done
+late=
+while read -r line; do
+  id=${line##*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"m","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"grow","inputSchema":{"type":"object"}}'$late']}' ;;
+    *'"late"'*) result='{"content":[{"type":"text","text":"here at last"}]}' ;;
+    *'"grow"'*)
+      late=',{"name":"late","inputSchema":{"type":"object"}}'
+      echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+      result='{"content":[{"type":"text","text":"grown"}]}' ;;
+    *) continue ;;
+  esac
+  echo '{"jsonrpc":"2.0","id":'$id',"result":'$result'}'
+done
+"#;
+
+/// A client of `helve mcp` that reads line by line.
+struct Client {
+    server: std::process::Child,
+    input: std::process::ChildStdin,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+    /// Whether it was told that the tools changed.
+    is_news: bool,
+}
+
+impl Client {
+    fn new(desk: &Desk) -> Self {
+        let mut command = desk.command(&["mcp", "--set", "mcp.wait_secs=0"]);
+        let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = server.stdin.take().unwrap();
+        let lines = std::io::BufReader::new(server.stdout.take().unwrap()).lines();
+        let mut client = Self { server, input, lines, is_news: false };
+        let info = serde_json::json!({ "name": "test", "version": "1" });
+        let hello = serde_json::json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
+        client.ask("initialize", hello);
+        client.say(&serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client
+    }
+
+    fn say(&mut self, message: &serde_json::Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn heard(&mut self) -> serde_json::Value {
+        let heard: serde_json::Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
+        self.is_news |= heard["method"] == "notifications/tools/list_changed";
+        heard
+    }
+
+    /// Asks, and returns the answer.
+    fn ask(&mut self, method: &str, params: serde_json::Value) -> serde_json::Value {
+        self.say(&serde_json::json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }));
+        loop {
+            let heard = self.heard();
+            if heard["id"] == 7 {
+                return heard["result"].clone();
+            }
+        }
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        let answer = self.ask("tools/list", serde_json::json!({}));
+        let names = answer["tools"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str());
+        names.filter(|it| it.starts_with("mcp__")).map(str::to_owned).collect()
+    }
+
+    /// Waits until it is told that the tools changed and there is one of this name.
+    fn hears_of(&mut self, tool: &str) {
+        while !self.is_news || !self.names().iter().any(|it| it == tool) {
+            self.is_news = false;
+            while !self.is_news {
+                self.heard();
+            }
+        }
+        self.is_news = false;
+    }
+
+    fn call(&mut self, tool: &str) -> String {
+        let answer = self.ask("tools/call", serde_json::json!({ "name": tool, "arguments": {} }));
+        // The words stand between marks: they are a server's, and nobody's orders.
+        let text = answer["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with("[Text of the MCP server moving, as data"), "{text}");
+        text.lines().nth(1).unwrap_or_default().to_owned()
+    }
+}
+
+#[test]
+fn a_client_hears_of_tools_that_come_late_and_of_new_ones() {
+    let desk = Desk::new();
+    let (script, begin) = (desk.path("home/moving.sh"), desk.path("home/begin"));
+    let args = [script.to_str().unwrap(), begin.to_str().unwrap()];
+    desk.put("home/moving.sh", MOVING).put(
+        "home/.config/helve/helve.toml",
+        &format!("[mcp.servers.moving]\ncommand = \"/bin/sh\"\nargs = {args:?}\n"),
+    );
+    let mut client = Client::new(&desk);
+    assert_eq!(client.names(), Vec::<String>::new());
+    // It starts long after everybody else, and changes what it offers later.
+    desk.put("home/begin", "");
+    client.hears_of("mcp__moving__grow");
+    assert_eq!(client.names(), ["mcp__moving__grow"]);
+    assert_eq!(client.call("mcp__moving__grow"), "grown");
+    client.hears_of("mcp__moving__late");
+    assert_eq!(client.call("mcp__moving__late"), "here at last");
+    drop(client.input);
+    assert!(client.server.wait().unwrap().success());
+}
+
 #[test]
 fn a_project_cannot_name_servers_or_plugins() {
     let desk = Desk::new();
@@ -166,6 +282,25 @@ fn the_shell_example_works() {
     let ran = desk.run(&["call", "today"]);
     if !has_no_sandbox(&ran) {
         assert_eq!((ran.code, ran.out.trim().len()), (0, "2026-01-01".len()), "{}", ran.err);
+    }
+}
+
+#[test]
+fn the_go_example_works() {
+    let desk = Desk::new();
+    let built = desk.path("home/length");
+    let mut go = std::process::Command::new("go");
+    go.args(["build", "-o"]).arg(&built).arg(".").current_dir(example("go"));
+    go.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off").env("GOCACHE", desk.path("home/cache"));
+    match go.status() {
+        Ok(status) => assert!(status.success()),
+        Err(_) => return println!("SKIPPED: THERE IS NO GO ON THIS MACHINE"),
+    }
+    let built = built.to_str().unwrap();
+    desk.put("home/.config/helve/helve.toml", &format!("[[plugins]]\npath = {built:?}\n"));
+    let ran = desk.run(&["call", "length", r#"{"text":"äbc"}"#]);
+    if !has_no_sandbox(&ran) {
+        assert_eq!((ran.code, ran.out.as_str()), (0, "3\n"), "{}", ran.err);
     }
 }
 

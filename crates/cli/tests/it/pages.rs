@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{desk::Desk, model::Model};
 
 /// A page on this machine. The port.
-fn serve(page: &'static str) -> u16 {
+pub(crate) fn serve(page: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {

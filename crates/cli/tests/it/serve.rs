@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use helve_script::Step;
@@ -19,35 +19,35 @@ use crate::{
 };
 
 /// A server that says where it is.
-struct Site {
+pub(crate) struct Site {
     child: Child,
-    said: BufReader<std::process::ChildStderr>,
+    pub(crate) said: BufReader<std::process::ChildStderr>,
     /// Address and port.
-    at: String,
+    pub(crate) at: String,
     token: String,
 }
 
 /// What was answered.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|it| it.split_once(": "));
         lines.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
 impl Site {
-    fn open(desk: &Desk) -> Self {
+    pub(crate) fn open(desk: &Desk) -> Self {
         let mut child = desk
             .command(&["serve", "--http", "127.0.0.1:0"])
             .stdout(Stdio::null())
@@ -60,10 +60,29 @@ impl Site {
         Self { at: at.to_owned(), token: token.to_owned(), child, said }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.at).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
+    }
+
+    /// Asks again and again until the answer is as wanted.
+    pub(crate) fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let answer = self.get(path);
+            if answer.status == 200 && wanted(&answer.json()) {
+                return answer.json();
+            }
+            assert!(Instant::now() < end, "{path}: {answer:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The questions that wait, once there are this many.
+    pub(crate) fn pending(&self, count: usize) -> Vec<Value> {
+        let board = self.until("/api/approvals", |it| it["pending"].as_array().unwrap().len() == count);
+        board["pending"].as_array().unwrap().clone()
     }
 
     /// Sends bytes as they are.
@@ -79,11 +98,11 @@ impl Site {
         Answer { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    fn with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         self.raw(self.request(method, path, headers, body).as_bytes())
     }
 
-    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
         if !headers.iter().any(|(name, _)| *name == "Host") {
             text.push_str(&format!("Host: {}\r\n", self.at));
@@ -94,20 +113,20 @@ impl Site {
         format!("{text}\r\n{body}")
     }
 
-    fn bearer(&self) -> String {
+    pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", self.token)
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.with("GET", path, &[("Authorization", &self.bearer())], "")
     }
 
-    fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.with("POST", path, &[("Authorization", &self.bearer()), ("Content-Type", "application/json")], body)
     }
 
     /// Ends it as a service manager does; the exit code.
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code()
     }
@@ -120,7 +139,7 @@ impl Drop for Site {
     }
 }
 
-fn line_with(said: &mut impl BufRead, mark: &str) -> String {
+pub(crate) fn line_with(said: &mut impl BufRead, mark: &str) -> String {
     loop {
         let mut line = String::new();
         assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended without {mark}");
@@ -148,11 +167,42 @@ fn only_the_token_opens() {
         "/api/schedules",
         "/api/memory",
         "/api/doctor",
+        "/api/policy",
+        "/api/approvals",
+        "/api/tasks",
+        "/api/tasks/x",
+        "/api/schedules/x/runs",
+        "/api/forge",
+        "/api/forge/x",
     ] {
         let answer = site.with("GET", path, &[], "");
         assert_eq!((answer.status, &answer.json()["code"]), (401, &json!("unauthorized")), "{path}");
     }
     assert_eq!(site.with("POST", "/api/call", &[("Content-Type", "application/json")], "{}").status, 401);
+    for (method, path) in [
+        ("POST", "/api/approvals/x"),
+        ("POST", "/api/sessions"),
+        ("POST", "/api/sessions/x/messages"),
+        ("POST", "/api/sessions/x/stop"),
+        ("POST", "/api/tasks/x/stop"),
+        ("POST", "/api/schedules/x"),
+        ("POST", "/api/memory"),
+        ("PUT", "/api/memory/x"),
+        ("DELETE", "/api/memory/x"),
+        ("POST", "/api/memory/x/release"),
+        ("POST", "/api/forge/x/run"),
+        ("POST", "/api/forge/x/cancel"),
+        ("POST", "/api/forge/x/requests/y"),
+    ] {
+        let json = ("Content-Type", "application/json");
+        let bearer = site.bearer();
+        assert_eq!(site.with(method, path, &[json], "{}").status, 401, "{path}");
+        // Whoever has the token is still refused where another page made the browser ask.
+        for wrong in [("Host", "evil.example"), ("Origin", "http://evil.example"), ("Origin", "null")] {
+            let answer = site.with(method, path, &[("Authorization", &bearer), json, wrong], "{}");
+            assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("forbidden")), "{path} {wrong:?}");
+        }
+    }
     assert_eq!(site.with("POST", "/mcp", &[("Content-Type", "application/json")], "{}").status, 401);
     assert_eq!(site.with("GET", "/", &[], "").status, 401);
     assert_eq!(site.with("GET", "/?token=guess", &[], "").status, 401);
@@ -267,7 +317,7 @@ fn every_address_answers_as_documented() {
     let desk = Desk::new();
     let site = Site::open(&desk);
     for (path, methods) in api["paths"].as_object().unwrap() {
-        let real = path.replace("{id}", "none").replace("{name}", "none");
+        let real = path.replace("{id}", "none").replace("{name}", "none").replace("{run}", "none");
         let real = if path == "/events" { "/events?follow=false".to_owned() } else { real };
         for method in ["get", "post", "delete", "put"] {
             let answer = match method {

@@ -23,12 +23,12 @@ pub use host::{
     HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise, Noticed, Order, Output, Process, Signal,
     Span, Stamp, Stat, Terminal, Written,
 };
-pub use notes::{FileMark, NewNote, Note, Notes, Recall, Recalled, Source};
+pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{
     Cadence, Claim, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus,
     Schedules, Scheduling, WhichSchedules,
 };
-pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Which};
+pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which};
 pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};

@@ -1,5 +1,7 @@
 //! Memory: notes of a user, and Markdown files of a workspace, in one index.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 
@@ -15,7 +17,9 @@ pub trait Notes: Send + Sync {
     async fn update_note(&self, user: &str, id: &str, note: &NewNote, now: Timestamp) -> Result<Option<Note>>;
     /// Forgets a note. Whether there was one.
     async fn forget_note(&self, user: &str, id: &str) -> Result<bool>;
-    /// The user's notes, newest first, and how many there are.
+    /// Lets a note that was held back be found. Whether there was one.
+    async fn release_note(&self, user: &str, id: &str) -> Result<bool>;
+    /// The user's notes, newest first, and how many there are. Those that are held back are among them.
     async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)>;
     /// Tells which files of a place exist now. Those gone are forgotten; the paths whose content must be handed over
     /// with [`keep_file`](Self::keep_file) come back.
@@ -33,6 +37,44 @@ pub struct NewNote {
     pub text: String,
     /// Labels, already in order: trimmed, lower-case, each once. `None` in an update keeps what is there.
     pub tags: Option<Vec<String>>,
+    /// Whose words they are.
+    pub origin: NoteOrigin,
+}
+
+/// Whose words a note is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NoteOrigin {
+    /// The user's own.
+    User,
+    /// The agent's.
+    #[default]
+    Agent,
+    /// The agent's, after a stranger's words had come in: from there. Such a note is held back until the user lets it go.
+    Stranger(String),
+}
+
+impl NoteOrigin {
+    const STRANGER: &str = "stranger: ";
+}
+
+impl fmt::Display for NoteOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User => f.write_str("user"),
+            Self::Agent => f.write_str("agent"),
+            Self::Stranger(name) => write!(f, "{}{name}", Self::STRANGER),
+        }
+    }
+}
+
+impl From<&str> for NoteOrigin {
+    fn from(text: &str) -> Self {
+        match (text, text.strip_prefix(Self::STRANGER)) {
+            (_, Some(name)) => Self::Stranger(name.to_owned()),
+            ("user", None) => Self::User,
+            _ => Self::Agent,
+        }
+    }
 }
 
 /// A note.
@@ -44,6 +86,10 @@ pub struct Note {
     pub text: String,
     /// Labels.
     pub tags: Vec<String>,
+    /// Whose words they are.
+    pub origin: NoteOrigin,
+    /// Whether it is found only after the user has let it go.
+    pub held: bool,
     /// When it was first saved.
     pub created: Timestamp,
     /// When it last changed.
@@ -89,6 +135,8 @@ pub struct Recalled {
     pub score: f32,
     /// Labels of a note.
     pub tags: Vec<String>,
+    /// Whose words a note is; of files and conversations nobody keeps that.
+    pub origin: Option<NoteOrigin>,
     /// When it was first saved.
     pub created: Timestamp,
     /// When it last changed.
@@ -127,6 +175,9 @@ impl Notes for NoStore {
         nothing_kept()
     }
     async fn forget_note(&self, _: &str, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+    async fn release_note(&self, _: &str, _: &str) -> Result<bool> {
         Ok(false)
     }
     async fn notes(&self, _: &str, _: u64, _: u64) -> Result<(Vec<Note>, u64)> {

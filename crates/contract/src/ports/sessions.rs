@@ -21,6 +21,8 @@ pub trait Sessions: Send + Sync {
     async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64>;
     /// Messages in order: the last `most` of those before `before` (all of them: `None`).
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>>;
+    /// What the model's answers took, oldest first: the last `most` of them.
+    async fn usage(&self, session: &str, most: usize) -> Result<Vec<Usage>>;
     /// Takes messages back, from this number to the end: an undone turn. How many went.
     async fn take_back(&self, session: &str, from: u64) -> Result<u64>;
     /// Changes what is said about a conversation: its title, model, summary.
@@ -69,6 +71,15 @@ pub struct Spent {
     pub completion_tokens: u64,
     /// US dollars, where the price is known.
     pub cost: f64,
+}
+
+/// What one answer of a model took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// When it came.
+    pub at: Timestamp,
+    /// What it took.
+    pub spent: Spent,
 }
 
 /// Which conversations.
@@ -194,6 +205,9 @@ impl Sessions for NoStore {
         nothing_kept()
     }
     async fn messages(&self, _: &str, _: Option<u64>, _: usize) -> Result<Vec<Message>> {
+        Ok(Vec::new())
+    }
+    async fn usage(&self, _: &str, _: usize) -> Result<Vec<Usage>> {
         Ok(Vec::new())
     }
     async fn take_back(&self, _: &str, _: u64) -> Result<u64> {

@@ -73,7 +73,7 @@ impl From<Delete> for memory::Delete {
 }
 
 pub(super) fn found(hits: memory::Hits) -> Reply {
-    Reply::json(hits.objects())
+    hits.told(Reply::json(hits.objects()))
 }
 
 pub(super) fn plain<T: Into<Reply>>(out: T) -> Reply {

@@ -50,7 +50,7 @@ impl From<Get> for memory::Get {
 }
 
 pub(super) fn found(hits: memory::Hits) -> Reply {
-    hits.lines().into()
+    hits.told(hits.lines().into())
 }
 
 pub(super) fn got(out: fs::ReadOut) -> Reply {

@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("script", &[]),
     ("agent", &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp"]),
     ("cli", &["contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent"]),
+    ("faults", &["script"]),
 ];
 
 #[test]

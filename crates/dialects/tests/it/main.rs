@@ -4,6 +4,7 @@
 mod bare;
 mod desk;
 mod layers;
+mod pages;
 mod scenarios;
 mod shelf;
 mod tables;

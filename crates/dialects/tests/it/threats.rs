@@ -7,39 +7,115 @@ use serde_json::{Value, json};
 
 use crate::desk::Desk;
 
-/// The rows that the table must have.
-const ROWS: [(&str, std::ops::RangeInclusive<u32>); 6] =
-    [("A", 1..=27), ("B", 1..=16), ("D", 1..=21), ("E", 1..=15), ("F", 1..=16), ("R", 16..=25)];
+/// The rows that the table must have, in its order.
+const ROWS: [(&str, std::ops::RangeInclusive<u32>); 14] = [
+    ("A", 1..=27),
+    ("B", 1..=16),
+    ("C", 1..=12),
+    ("D", 1..=21),
+    ("E", 1..=15),
+    ("F", 1..=16),
+    ("G", 1..=18),
+    ("H", 1..=9),
+    ("I", 1..=8),
+    ("J", 1..=4),
+    ("K", 1..=4),
+    ("L", 1..=4),
+    ("M", 1..=6),
+    ("R", 1..=40),
+];
+
+/// What shows that a row holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    Test,
+    Lint,
+    Reason,
+    Open,
+}
+
+impl Proof {
+    /// What a row has: of two, the weaker one counts.
+    fn of(cell: &str) -> Option<Self> {
+        let reason = ["cannot run here:", "nothing to attack:"].iter().any(|it| cell.contains(it));
+        if cell.contains("open:") {
+            Some(Self::Open)
+        } else if reason {
+            Some(Self::Reason)
+        } else if cell.contains("lint:") {
+            Some(Self::Lint)
+        } else {
+            (!named(cell).is_empty()).then_some(Self::Test)
+        }
+    }
+}
 
 /// Reads `file::function` out of a cell.
 fn named(cell: &str) -> Vec<(&str, &str)> {
     cell.split('`').skip(1).step_by(2).filter_map(|text| text.rsplit_once("::")).collect()
 }
 
+/// The table's rows: name, what is done, and the cell with the proof.
+fn rows(page: &str) -> Vec<[&str; 3]> {
+    let cells = page.lines().map(|line| line.split(" | ").map(|it| it.trim_matches(['|', ' '])).collect::<Vec<_>>());
+    let rows =
+        cells.filter_map(|cells| if let [row, _, done, proof] = cells[..] { Some([row, done, proof]) } else { None });
+    rows.filter(|[row, ..]| *row != "row" && !row.starts_with('-')).collect()
+}
+
 #[test]
 fn every_row_names_a_test_that_exists_or_a_reason() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(top.join("docs/threats.md")).unwrap();
+    let mut wrong = Vec::new();
     let mut seen = Vec::new();
-    for line in page.lines() {
-        let cells: Vec<_> = line.split(" | ").map(|it| it.trim_matches(['|', ' '])).collect();
-        let [row, _, _, proof] = cells[..] else { continue };
-        if row == "row" || row.starts_with('-') {
-            continue;
-        }
+    for [row, _, proof] in rows(&page) {
         seen.push(row.to_owned());
-        let tests = named(proof);
-        let reason = ["cannot run here:", "open:", "nothing to attack:"].iter().any(|it| proof.contains(it));
-        assert!(reason || !tests.is_empty(), "{row} has neither a test nor a reason");
-        for (file, function) in tests {
-            let text = fs::read_to_string(top.join("crates").join(file)).unwrap_or_else(|it| panic!("{file}: {it}"));
-            let there = text.contains(&format!("fn {function}(")) && text.contains("test]");
-            assert!(there, "{row}: {file} has no test {function}");
+        if Proof::of(proof).is_none() {
+            wrong.push(format!("{row} has neither a test nor a reason"));
+        }
+        for (file, function) in named(proof) {
+            let text = fs::read_to_string(top.join("crates").join(file)).unwrap_or_default();
+            let there =
+                text.contains(&format!("fn {function}(")) && (text.contains("test]") || text.contains("proptest!"));
+            if !there {
+                wrong.push(format!("{row}: {file} has no test {function}"));
+            }
         }
     }
     let wanted: Vec<_> =
         ROWS.into_iter().flat_map(|(letter, numbers)| numbers.map(move |it| format!("{letter}{it}"))).collect();
-    assert_eq!(seen, wanted);
+    wrong.extend(wanted.iter().filter(|row| !seen.contains(row)).map(|row| format!("{row} is missing")));
+    wrong.extend(seen.iter().filter(|row| !wanted.contains(row)).map(|row| format!("{row} is not known")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(seen.len(), wanted.len(), "a row stands there twice");
+}
+
+#[test]
+fn the_page_counts_its_rows() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/threats.md");
+    let page = fs::read_to_string(&file).unwrap();
+    let (marks, rows) = (["<!-- counts -->\n", "<!-- /counts -->"], rows(&page));
+    let count = |wanted: Proof| rows.iter().filter(|[.., proof]| Proof::of(proof) == Some(wanted)).count();
+    let partly = rows.iter().filter(|[_, done, _]| done.contains("is open")).count();
+    let tests: std::collections::BTreeSet<_> = rows.iter().flat_map(|[.., proof]| named(proof)).collect();
+    let counts = format!(
+        "{} rows: {} are shown by tests ({} of them, {partly} rows only in part), {} by a lint, {} have a reason instead, \
+         {} are open.\n",
+        rows.len(),
+        count(Proof::Test),
+        tests.len(),
+        count(Proof::Lint),
+        count(Proof::Reason),
+        count(Proof::Open),
+    );
+    let (before, rest) = page.split_once(marks[0]).unwrap();
+    let (now, after) = rest.split_once(marks[1]).unwrap();
+    if std::env::var("UPDATE").is_ok_and(|it| it == "1") {
+        fs::write(&file, [before, marks[0], &counts, marks[1], after].concat()).unwrap();
+    } else {
+        assert_eq!(now, counts, "(run with UPDATE=1 to accept)");
+    }
 }
 
 /// A dialect, its tool that writes a file, and the name of the path.

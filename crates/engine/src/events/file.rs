@@ -1,6 +1,8 @@
-//! Events in a file that several processes may write to: numbered without a gap, never half a line.
+//! Events in a file that several processes may write to: numbered without a gap, never half a line. What the disk does not
+//! take is held, and written when it does again.
 
 use std::{
+    collections::VecDeque,
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
@@ -9,6 +11,9 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{now, uuid};
 
 /// How far back the last line is looked for before the whole file is read.
 const TAIL: u64 = 256 << 10;
@@ -20,7 +25,16 @@ pub(super) struct Log {
     /// Bytes of the file that are known: up to here, `seq` is the number of the run's last event.
     known: u64,
     seq: u64,
+    /// Events that the disk did not take, oldest first.
+    held: VecDeque<Value>,
+    /// Their size, about.
+    held_bytes: usize,
+    /// How many there was no room for.
+    dropped: u64,
 }
+
+/// What is held at most.
+const HELD: (usize, usize) = (1000, 8 << 20);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,25 +50,76 @@ impl Log {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{} is not a regular file", path.display())));
         }
-        let mut log = Self { file, run: run.to_owned(), known: 0, seq: 0 };
+        let mut log =
+            Self { file, run: run.to_owned(), known: 0, seq: 0, held: VecDeque::new(), held_bytes: 0, dropped: 0 };
         log.locked(Self::catch_up)?;
         Ok(log)
     }
 
-    /// Writes one line, made with the next number.
-    pub(super) fn append(&mut self, mut line: impl FnMut(u64) -> Vec<u8>) -> io::Result<()> {
-        self.locked(|log| {
+    /// Writes one event with the next number, after those that are held. One that cannot be written is held itself, and the
+    /// error says so.
+    pub(super) fn append(&mut self, event: &mut Value) -> io::Result<()> {
+        let done = self.locked(|log| {
             log.catch_up()?;
-            let line = line(log.seq + 1);
-            if let Err(error) = log.file.write_all(&line) {
-                // Half a line would be in the way of the next one.
-                _ = log.file.set_len(log.known);
+            log.release()?;
+            log.put(event)
+        });
+        done.map_err(|error| {
+            let count = self.hold(event.clone());
+            let lost = if self.dropped > 0 { format!(", and {} are lost", self.dropped) } else { String::new() };
+            io::Error::new(error.kind(), format!("{error}; {count} events wait to be written{lost}"))
+        })
+    }
+
+    /// Keeps an event until the disk takes it. How many are kept.
+    fn hold(&mut self, mut event: Value) -> usize {
+        if let Some(data) = event.get_mut("data").and_then(Value::as_object_mut) {
+            data.insert("heldSince".into(), now().into());
+        }
+        let size = event.to_string().len();
+        if self.held.len() < HELD.0 && self.held_bytes + size <= HELD.1 {
+            self.held_bytes += size;
+            self.held.push_back(event);
+        } else {
+            self.dropped += 1;
+        }
+        self.held.len()
+    }
+
+    /// Writes what is held, and then that something was.
+    fn release(&mut self) -> io::Result<()> {
+        let count = self.held.len();
+        let Some(first) = self.held.front() else { return Ok(()) };
+        let mut note = first.clone();
+        while let Some(mut event) = self.held.pop_front() {
+            if let Err(error) = self.put(&mut event) {
+                self.held.push_front(event);
                 return Err(error);
             }
-            log.known += line.len() as u64;
-            log.seq += 1;
-            Ok(())
-        })
+        }
+        note["eventId"] = format!("evt_{}", uuid()?).into();
+        note["type"] = "events.recovered".into();
+        note["data"] = json!({ "held": count, "lost": self.dropped });
+        // The disk took the others; without this one nothing is missing.
+        _ = self.put(&mut note);
+        (self.held_bytes, self.dropped) = (0, 0);
+        Ok(())
+    }
+
+    /// Writes one event, in one line and one go.
+    fn put(&mut self, event: &mut Value) -> io::Result<()> {
+        event["seq"] = (self.seq + 1).into();
+        // The time is taken under the lock, so that it never runs against the numbers.
+        event["timestamp"] = now().into();
+        let line = format!("{event}\n").into_bytes();
+        if let Err(error) = self.file.write_all(&line) {
+            // Half a line would be in the way of the next one.
+            _ = self.file.set_len(self.known);
+            return Err(error);
+        }
+        self.known += line.len() as u64;
+        self.seq += 1;
+        Ok(())
     }
 
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
@@ -149,6 +214,15 @@ impl Log {
     }
 }
 
+/// A last try for what is held.
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.held.is_empty() {
+            _ = self.locked(|log| log.catch_up().and_then(|()| log.release()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,16 +232,70 @@ mod tests {
         std::env::temp_dir().join(format!("helve-events-{name}-{}.ndjson", crate::events::random_hex().unwrap()))
     }
 
-    fn line(run: &str) -> impl FnMut(u64) -> Vec<u8> {
-        move |seq| format!("{{\"seq\":{seq},\"runId\":\"{run}\"}}\n").into_bytes()
+    fn event(run: &str) -> Value {
+        json!({ "seq": 0, "runId": run })
+    }
+
+    /// The numbers and runs of a file's events.
+    fn seen(path: &Path) -> Vec<(u64, String)> {
+        let lines = fs::read_to_string(path).unwrap();
+        let events = lines.lines().map(|line| serde_json::from_str::<Numbered>(line).unwrap());
+        events.map(|it| (it.seq, it.run_id.unwrap())).collect()
+    }
+
+    fn of(run: &str, seqs: &[u64]) -> Vec<(u64, String)> {
+        seqs.iter().map(|seq| (*seq, run.to_owned())).collect()
     }
 
     #[test]
     fn goes_on_where_the_last_process_stopped() {
         let path = place("on");
-        Log::open(&path, "r").unwrap().append(line("r")).unwrap();
-        Log::open(&path, "r").unwrap().append(line("r")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"runId\":\"r\"}\n");
+        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        assert_eq!(seen(&path), of("r", &[1, 2]));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_the_disk_did_not_take_is_written_later() {
+        let path = place("later");
+        let mut log = Log::open(&path, "r").unwrap();
+        log.append(&mut event("r")).unwrap();
+        // The file cannot be written for a while.
+        let whole = std::mem::replace(&mut log.file, File::open(&path).unwrap());
+        let error = log.append(&mut event("r")).unwrap_err().to_string();
+        assert!(error.ends_with("; 1 events wait to be written"), "{error}");
+        assert!(log.append(&mut event("r")).is_err());
+        assert_eq!(seen(&path), of("r", &[1]));
+        log.file = whole;
+        log.append(&mut event("r")).unwrap();
+        assert_eq!(seen(&path), of("r", &[1, 2, 3, 4, 5]));
+        let text = fs::read_to_string(&path).unwrap();
+        let told: Value = serde_json::from_str(text.lines().nth(3).unwrap()).unwrap();
+        assert_eq!((&told["type"], &told["data"]), (&json!("events.recovered"), &json!({ "held": 2, "lost": 0 })));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_was_torn_or_planted_in_the_middle_is_passed_over() {
+        let path = place("planted");
+        let junk: &[&[u8]] = &[
+            b"{\"seq\":1,\"runId\":\"r\"}\n",
+            &[0; 5000],
+            b"\n{\"seq\":7,\"ru\n\r\n\n[1]\n",
+            "{\"seq\":2,\"runId\":\"r\",\"data\":\"a\u{2028}b\"}\r\n".as_bytes(),
+            b"\xff\xfe\n",
+            &vec![b'x'; 3_000_000],
+        ];
+        fs::write(&path, junk.concat()).unwrap();
+        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let whole: Vec<u64> = bytes
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice::<Numbered>(line).ok())
+            .map(|it| it.seq)
+            .collect();
+        assert_eq!(whole, [1, 2, 3]);
         fs::remove_file(path).unwrap();
     }
 
@@ -175,11 +303,11 @@ mod tests {
     fn a_torn_end_is_put_right() {
         let path = place("torn");
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"ru").unwrap();
-        Log::open(&path, "r").unwrap().append(line("r")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"runId\":\"r\"}\n");
+        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}").unwrap();
-        Log::open(&path, "r").unwrap().append(line("r")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"runId\":\"r\"}\n");
+        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
 
@@ -191,7 +319,7 @@ mod tests {
                 let (path, run) = (path.clone(), if at % 2 == 0 { "even" } else { "odd" });
                 std::thread::spawn(move || {
                     let mut log = Log::open(&path, run).unwrap();
-                    (0..50).for_each(|_| log.append(line(run)).unwrap());
+                    (0..50).for_each(|_| log.append(&mut event(run)).unwrap());
                 })
             })
             .collect();

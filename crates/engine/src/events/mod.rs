@@ -110,19 +110,15 @@ impl Stream {
         }
         event.insert("data".into(), data);
         let mut event = Value::Object(event);
-        let mut line = |seq: u64| {
-            event["seq"] = seq.into();
-            // The time is taken under the lock, so that it never runs against the numbers.
-            event["timestamp"] = now().into();
-            format!("{event}\n").into_bytes()
-        };
         let recorded = match &self.sink {
-            Sink::File(log) => log.lock().unwrap_or_else(PoisonError::into_inner).append(line),
+            Sink::File(log) => log.lock().unwrap_or_else(PoisonError::into_inner).append(&mut event),
             Sink::Stdout(last) => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 *last += 1;
+                event["seq"] = (*last).into();
+                event["timestamp"] = now().into();
                 let mut out = io::stdout().lock();
-                out.write_all(&line(*last)).and_then(|()| out.flush())
+                out.write_all(format!("{event}\n").as_bytes()).and_then(|()| out.flush())
             }
             Sink::Listener(last, listener) => {
                 event["seq"] = (last.fetch_add(1, Ordering::Relaxed) + 1).into();

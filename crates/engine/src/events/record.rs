@@ -37,8 +37,7 @@ impl Events {
             about.insert("taskId".into(), task.into());
         }
 
-        let mut args = small(&ready.args, Keep::Head);
-        scrub.value(&mut args);
+        let args = scrub.cleaned(small(&ready.args, Keep::Head));
         let mut data = about.clone();
         data.insert("args".into(), args.clone());
         data.insert("params".into(), args);
@@ -51,6 +50,13 @@ impl Events {
 }
 
 impl Record<'_> {
+    /// The call was refused: by a rule, by the mode, or by whoever was asked. Its result says so.
+    pub(crate) fn refused(&mut self) {
+        if let Some(open) = &mut self.0 {
+            open.about.insert("denied".into(), true.into());
+        }
+    }
+
     /// Records how the call ended. The reply has been scrubbed.
     pub(crate) fn close(mut self, scrub: &Scrub, reply: &mut Reply) {
         let Some(mut open) = self.0.take() else { return };
@@ -58,6 +64,7 @@ impl Record<'_> {
             Some(data) if reply.form == helve_contract::Form::Json => small(data, reply.keep),
             _ => small(&Value::String(reply.text.clone()), reply.keep),
         };
+        let result = scrub.without_baits(result);
         let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: notes(scrub, &reply.notes) };
         let failed = open.end(ended);
         if let Some(error) = open.failed.take().or(failed) {

@@ -68,8 +68,7 @@ pub(super) fn question(deed: &Deed<'_>, why: &str) -> Question {
 
 /// What a call without a command does, in one line: the files or the address, or else the arguments.
 fn summary(deed: &Deed<'_>) -> String {
-    let url = deed.address.as_ref().and_then(|_| deed.args.get("url")).and_then(Value::as_str);
-    match (deed.targets.as_slice(), url) {
+    match (deed.targets.as_slice(), deed.url()) {
         (_, Some(url)) => format!("{} {}", deed.spec.name, visible(url)),
         ([], None) => format!("{} {}", deed.spec.name, visible(&deed.args.to_string())),
         (targets, None) => {

@@ -77,6 +77,11 @@ impl<'a> Deed<'a> {
         Self { spec, args, call, command, reading: None, targets, address }
     }
 
+    /// The address it takes, as it was written.
+    pub(super) fn url(&self) -> Option<&str> {
+        self.address.as_ref().and_then(|_| self.args.get("url")).and_then(Value::as_str)
+    }
+
     /// Reads the command line; the error says which limit it reached.
     pub(super) fn read(&mut self) -> Result<(), String> {
         let Some(command) = &self.command else { return Ok(()) };
@@ -130,6 +135,16 @@ impl<'a> Deed<'a> {
         let raised = self.spec.tier.is_some_and(|tier| tier > Tier::ReadOnly);
         !raised && !grave.iter().any(|effect| self.spec.effects.has(*effect))
     }
+}
+
+/// The command line that a call runs, and the paths beneath a root that it names.
+pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> (Option<String>, Vec<PathBuf>) {
+    let deed = Deed::of(spec, args, call);
+    let inside = |target: Target| match target {
+        Target::Inside { relative, .. } => Some(relative),
+        Target::Outside(_) => None,
+    };
+    (deed.command, deed.targets.into_iter().filter_map(inside).collect())
 }
 
 /// Whether a tool has a parameter for files.

@@ -4,6 +4,7 @@
 //! the mode. No later step takes back what an earlier one refused.
 
 mod ask;
+mod caution;
 mod deed;
 mod given;
 mod rule;
@@ -23,9 +24,12 @@ use helve_contract::{Call, Error, Result, Spec};
 use serde_json::Value;
 
 pub use ask::{Answer, Approver, Question};
+pub use caution::Caution;
 pub use rule::Rule;
 
 use crate::commands::{self, NameList, quote, visible};
+use caution::Standing;
+pub(crate) use deed::named_in;
 use deed::{Address, Deed};
 use given::Given;
 use rule::Hit;
@@ -150,6 +154,7 @@ pub struct Gate {
     ask: Vec<Rule>,
     deny: Vec<Rule>,
     names: Option<NameList>,
+    caution: Caution,
     approver: Option<Arc<dyn Approver>>,
     patience: Duration,
     given: Given,
@@ -164,6 +169,7 @@ impl Gate {
             ask: Vec::new(),
             deny: Vec::new(),
             names: None,
+            caution: Caution::default(),
             approver: None,
             patience: Duration::from_secs(600),
             given: Given::default(),
@@ -200,6 +206,12 @@ impl Gate {
         self
     }
 
+    /// What follows when a stranger's words have come in.
+    pub fn caution(mut self, caution: Caution) -> Self {
+        self.caution = caution;
+        self
+    }
+
     /// How long an answer may take; later is a no.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -231,7 +243,8 @@ impl Gate {
         let protects = deed.call.session.workspace.rules().iter().next().is_some();
         let rules = [&self.deny, &self.ask].into_iter().flatten().any(Rule::has_content);
         let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
-        if lenient && !rules && self.names.is_none() {
+        let cautious = matches!(self.caution, Caution::Ask | Caution::Deny);
+        if lenient && !rules && !cautious && self.names.is_none() {
             // Nothing asks what the line says but the protected names, and those the sandbox holds as well.
             if protects {
                 _ = deed.read();
@@ -262,10 +275,33 @@ impl Gate {
             let why = format!("the rule {} wants it asked", rule.text());
             return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
         }
+        let looks = deed.reading.as_ref().is_some_and(commands::line_only_looks);
+        let suspect = match caution::standing(self.caution, self.mode.get(), deed, self.names_host(deed)) {
+            Standing::Denied(why) if !looks => {
+                return Err(Error::denied(format!(
+                    "{} is denied, because {why}; tell the user what you need it for",
+                    deed.spec.name
+                )));
+            }
+            Standing::Asked(why) if !looks => {
+                return Ok(Verdict::Ask { why, rule: Some(caution::RULE.to_owned()) });
+            }
+            Standing::Suspect(why) => Some(why),
+            _ => None,
+        };
         if self.allowed(deed) || self.mode_passes(deed) {
             return Ok(Verdict::Pass);
         }
-        Ok(Verdict::Ask { why: reason(deed), rule: None })
+        Ok(match suspect {
+            Some(why) => Verdict::Ask { why: format!("{}; {why}", reason(deed)), rule: Some(caution::RULE.to_owned()) },
+            None => Verdict::Ask { why: reason(deed), rule: None },
+        })
+    }
+
+    /// Whether an allow rule names the host that a call goes to.
+    fn names_host(&self, deed: &Deed<'_>) -> bool {
+        let Some(Address::Host(host)) = &deed.address else { return false };
+        self.allow.iter().any(|rule| rule.has_content() && rule.is_about(deed) && rule.covers_host(host))
     }
 
     /// Refuses what is denied; a rule that may be meant, but cannot be decided, comes back.

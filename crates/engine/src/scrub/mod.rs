@@ -3,6 +3,7 @@
 //! One scan looks for the few words and prefixes that a secret can stand behind; only there is looked closer. Clean
 //! text costs that scan and no copy. Ids, hashes and ordinary code stay: what is taken out has to look like a secret.
 
+mod forms;
 mod rules;
 mod value;
 
@@ -10,6 +11,8 @@ use std::borrow::Cow;
 
 use helve_contract::{Form, Reply};
 use serde_json::Value;
+
+use forms::Needle;
 
 /// What stands in place of a secret.
 pub(crate) const REDACTED: &str = "[REDACTED]";
@@ -20,14 +23,37 @@ const SHORTEST: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub struct Scrub {
     shapes: bool,
-    /// Texts that are secret whatever they look like, the longest first.
+    /// Texts that are secret whatever they look like, in every usual form, the longest first.
     secrets: Vec<String>,
+    /// Baits: worthless, seen by the model, and told of when it tries to send them.
+    canaries: Vec<String>,
+    /// What may not leave, and whether it is a bait.
+    needles: Vec<(Needle, Leak)>,
+}
+
+/// What was about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leak {
+    /// A registered secret.
+    Secret,
+    /// The canary of this number, counted from 1.
+    Canary(usize),
+}
+
+impl Leak {
+    /// In words.
+    pub(crate) fn told(self) -> String {
+        match self {
+            Self::Secret => "a secret of this machine".to_owned(),
+            Self::Canary(number) => format!("canary {number}"),
+        }
+    }
 }
 
 impl Scrub {
     /// The shapes of keys, tokens, passwords and private keys.
     pub fn standard() -> Self {
-        Self { shapes: true, secrets: Vec::new() }
+        Self { shapes: true, ..Self::default() }
     }
 
     /// Nothing at all.
@@ -37,10 +63,50 @@ impl Scrub {
 
     /// The standard shapes, and these texts wherever they appear. Texts of fewer than 4 bytes are left aside.
     pub fn with_secrets(secrets: Vec<String>) -> Self {
-        let mut secrets: Vec<String> = secrets.into_iter().filter(|it| it.trim().len() >= SHORTEST).collect();
-        secrets.sort_by_key(|it| std::cmp::Reverse(it.len()));
+        let kept: Vec<String> = secrets.into_iter().filter(|it| it.trim().len() >= SHORTEST).collect();
+        let needles = kept.iter().map(|it| (Needle::new(it.trim()), Leak::Secret)).collect();
+        let mut secrets: Vec<String> = kept.iter().flat_map(|it| forms::written(it)).collect();
+        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         secrets.dedup();
-        Self { shapes: true, secrets }
+        Self { shapes: true, secrets, needles, ..Self::default() }
+    }
+
+    /// The same, with baits that may be seen but not sent. Texts of fewer than 8 bytes are left aside.
+    #[must_use]
+    pub fn with_canaries(mut self, canaries: &[String]) -> Self {
+        let long = canaries.iter().map(|it| it.trim()).enumerate().filter(|(_, it)| it.len() >= 8);
+        for (at, canary) in long {
+            self.needles.push((Needle::new(canary), Leak::Canary(at + 1)));
+            self.canaries.extend(forms::written(canary));
+        }
+        self
+    }
+
+    /// What in these arguments may not leave the machine, in whatever form.
+    pub(crate) fn leak(&self, args: &Value) -> Option<Leak> {
+        if self.needles.is_empty() { None } else { forms::carried(args, &self.needles).copied() }
+    }
+
+    /// The value as it may be recorded: without secrets, and without baits.
+    pub(crate) fn cleaned(&self, mut value: Value) -> Value {
+        if self.leak(&value).is_some() {
+            self.value(&mut value);
+            replace_in(&mut value, &self.canaries);
+            if self.leak(&value).is_some() {
+                return Value::String("[withheld: a secret was in it]".into());
+            }
+        } else {
+            self.value(&mut value);
+        }
+        value
+    }
+
+    /// A scrubbed value as it is recorded: a model sees baits, a record does not keep them.
+    pub(crate) fn without_baits(&self, mut value: Value) -> Value {
+        if !self.canaries.is_empty() {
+            replace_in(&mut value, &self.canaries);
+        }
+        value
     }
 
     /// The text without secrets; the same text if there are none.
@@ -108,6 +174,21 @@ impl Scrub {
                 true
             }
         }
+    }
+}
+
+fn replace_in(value: &mut Value, texts: &[String]) {
+    match value {
+        Value::String(string) => {
+            for text in texts.iter().filter(|it| !it.is_empty()) {
+                if string.contains(text.as_str()) {
+                    *string = string.replace(text.as_str(), REDACTED);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| replace_in(it, texts)),
+        Value::Object(map) => map.values_mut().for_each(|it| replace_in(it, texts)),
+        _ => {}
     }
 }
 

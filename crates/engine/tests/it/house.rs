@@ -52,7 +52,7 @@ pub(crate) fn dialect() -> Dialect {
     }
 }
 
-fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
+pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
     Spec {
         name: name.into(),
         aliases: Vec::new(),

@@ -5,3 +5,4 @@ mod house;
 mod names;
 mod pipeline;
 mod record;
+mod strangers;

@@ -156,3 +156,13 @@ fn an_engine_is_shared_between_threads() {
     sent(engine.run("Say", "", call()));
     sent(engine.batch(Vec::new()));
 }
+
+#[tokio::test]
+async fn what_was_wrong_is_not_said_back_whole() {
+    let huge = format!("sk-{}", "a1".repeat(500_000));
+    let reply = engine().run("Say", json!({ "text": { "key": huge }, "times": huge }), call()).await;
+    assert!(reply.is_error && reply.text.len() < 1000, "{} bytes", reply.text.len());
+    let key = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    let reply = engine().run("Say", json!({ "text": "x", "times": key }), call()).await;
+    assert!(reply.is_error && !reply.text.contains(key), "{}", reply.text);
+}

@@ -14,8 +14,8 @@ use helve_contract::{
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{
-        Access, AtFlags, Dir, Mode, OFlags, RenameFlags, Stat, XattrFlags, accessat, fchmod, fchown, fgetxattr,
-        flistxattr, fsetxattr, fstat, openat, renameat, renameat_with, statat, unlinkat,
+        Access, AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, Stat, XattrFlags, accessat, fchmod, fchown,
+        fgetxattr, flistxattr, flock, fsetxattr, fstat, openat, renameat, renameat_with, statat, unlinkat,
     },
     io::{Errno, read, write},
 };
@@ -28,7 +28,7 @@ use super::{
     names::{is_temporary, temporary},
 };
 
-/// When a temporary file that nobody put in place counts as left behind.
+/// When a temporary file that nobody put in place counts as left behind, on a disk that does not know locks.
 const STALE: Duration = Duration::from_secs(3600);
 
 /// What is at a place now.
@@ -97,6 +97,8 @@ pub(super) fn digest(fd: &OwnedFd) -> Result<[u8; 32], Errno> {
 pub(super) struct Draft<'a> {
     folder: &'a Folder,
     name: String,
+    /// Held open and locked: as long as it is, nobody takes it for something left behind.
+    file: OwnedFd,
     /// Something is there under the temporary name: the new content, or the old after an exchange.
     live: bool,
 }
@@ -105,17 +107,36 @@ impl<'a> Draft<'a> {
     /// Writes the content and puts it on disk, with the mode, owner and attributes of another file if there is one.
     pub(super) fn write(folder: &'a Folder, bytes: &[u8], like: Option<&Like>) -> Result<Self, Errno> {
         sweep(folder);
-        let name = temporary()?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&folder.fd, &name, flags, Mode::from_raw_mode(0o600))?;
-        let draft = Self { folder, name, live: true };
-        fill(&fd, bytes)?;
+        let draft = Self::begin(folder)?;
+        let fd = &draft.file;
+        fill(fd, bytes)?;
         match like {
-            Some(like) => like.give(&fd)?,
-            None => set_mode(&fd, 0o666 & !umask())?,
+            Some(like) => like.give(fd)?,
+            None => set_mode(fd, 0o666 & !umask())?,
         }
-        rustix::fs::fsync(&fd)?;
+        rustix::fs::fsync(fd)?;
         Ok(draft)
+    }
+
+    /// An empty file that is locked and has a name.
+    fn begin(folder: &'a Folder) -> Result<Self, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = temporary()?;
+            let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(0o600))?;
+            let draft = Self { folder, name, file, live: true };
+            // A disk without locks goes by age instead.
+            _ = flock(&draft.file, FlockOperation::LockExclusive);
+            // Somebody who sweeps may have been faster than the lock; then there is another name.
+            if fstat(&draft.file)?.st_nlink > 0 {
+                return Ok(draft);
+            }
+        }
+    }
+
+    /// Which file it is.
+    pub(super) fn inode(&self) -> Result<u64, Errno> {
+        Ok(fstat(&self.file)?.st_ino)
     }
 
     /// Its name in the folder.
@@ -240,7 +261,8 @@ fn umask() -> u32 {
     })
 }
 
-/// Removes what a killed process of ours left in a folder, the first time this process writes there.
+/// Removes what a killed process of ours left in a folder, the first time this process writes there. What is in use is
+/// locked; old files that a change of several keeps are safe because their folder is.
 fn sweep(folder: &Folder) {
     static SWEPT: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
     {
@@ -254,11 +276,22 @@ fn sweep(folder: &Folder) {
         }
     }
     let Ok(entries) = Dir::read_from(&folder.fd) else { return };
-    let old = |stat: &Stat| age(stat).is_some_and(|age| age > STALE);
-    for entry in entries.filter_map(Result::ok).filter(|entry| is_temporary(entry.file_name().to_bytes())) {
-        let stat = statat(&folder.fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-        if stat.is_ok_and(|stat| kind(&stat) == Kind::File && old(&stat)) {
-            _ = unlinkat(&folder.fd, entry.file_name(), AtFlags::empty());
+    let mut left = entries.filter_map(Result::ok).filter(|it| is_temporary(it.file_name().to_bytes())).peekable();
+    if left.peek().is_none() {
+        return;
+    }
+    let held = folder.try_lock();
+    for entry in left {
+        let name = entry.file_name();
+        let open = openat(&folder.fd, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let Ok((file, stat)) = open.and_then(|file| fstat(&file).map(|stat| (file, stat))) else { continue };
+        let unused = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => held.is_some(),
+            Err(Errno::WOULDBLOCK) => false,
+            Err(_) => age(&stat).is_some_and(|age| age > STALE),
+        };
+        if unused && kind(&stat) == Kind::File {
+            _ = unlinkat(&folder.fd, name, AtFlags::empty());
         }
     }
 }

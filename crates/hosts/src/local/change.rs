@@ -20,12 +20,14 @@ use super::{
     beneath::{Beneath, Last, Parents, Place, sync_folder},
     fault::Trouble,
     files::LOOK,
+    journal::{Journal, Open, Planned},
     lock::{Folder, Held},
     names::temporary,
 };
 
-/// Does all of the changes, or none. Each file is old or new at every moment, also after a crash.
-pub(super) fn change(beneath: &Beneath, changes: &[Change]) -> Result<()> {
+/// Does all of the changes, or none. Each file is old or new at every moment, also after a crash; with a journal, the next
+/// start makes all of them old or all of them new.
+pub(super) fn change(beneath: &Beneath, journal: Option<&Journal>, changes: &[Change]) -> Result<()> {
     let mut places = Vec::with_capacity(changes.len());
     for change in changes {
         places.push(match change {
@@ -43,15 +45,19 @@ pub(super) fn change(beneath: &Beneath, changes: &[Change]) -> Result<()> {
     for step in &mut steps {
         step.check(beneath)?;
     }
+    let note = note(journal, &steps)?;
     let last = steps.len().saturating_sub(1);
     for at in 0..steps.len() {
         if let Err(error) = steps[at].commit(at == last) {
+            // What cannot be taken back now stays noted for the next start.
             undo(&mut steps[..at], &error)?;
+            note.into_iter().for_each(Open::close);
             return Err(error);
         }
     }
     // From here on the changes are done; a disk that cannot sync says so all the same.
     let synced: Result<(), Errno> = places.iter().try_for_each(|place| sync_folder(place.folder.fd.as_fd()));
+    note.into_iter().for_each(Open::close);
     drop(steps);
     drop(locks);
     let kept = places.into_iter().try_for_each(|place| place.made.keep());
@@ -61,6 +67,17 @@ pub(super) fn change(beneath: &Beneath, changes: &[Change]) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes down what is about to be done, where more than one file is and there is a place to.
+fn note(journal: Option<&Journal>, steps: &[Step<'_>]) -> Result<Option<Open>> {
+    let (Some(journal), [first, _, ..]) = (journal, steps) else { return Ok(None) };
+    let Some(planned) = steps.iter().map(Step::planned).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let noted = journal.open(planned).map_err(|error| match error.raw_os_error() {
+        Some(number) => Trouble::from(Errno::from_raw_os_error(number)).about(first.path),
+        None => Error::Internal(error.into()),
+    })?;
+    Ok(Some(noted))
 }
 
 /// Takes back what was done, last first. When even that fails, says so.
@@ -113,6 +130,8 @@ struct Step<'a> {
     draft: Option<Draft<'a>>,
     /// The file that was there when it was checked.
     before: Option<Stat>,
+    /// The name that the old file gets where it is put aside.
+    aside: String,
     done: Done,
 }
 
@@ -142,7 +161,8 @@ impl<'a> Step<'a> {
         let path = path_of(change);
         let failed = |trouble: Trouble| trouble.about(path);
         let now = Now::look(folder, name).map_err(failed)?;
-        let step = |draft, expect| Self { path, folder, name, expect, draft, before: None, done: Done::No };
+        let aside = temporary().map_err(|errno| failed(errno.into()))?;
+        let step = |draft, expect| Self { path, folder, name, expect, draft, before: None, aside, done: Done::No };
         let (bytes, expect, like) = match change {
             Change::Write { bytes, expect, like, .. } => (bytes, expect, like),
             Change::Remove { .. } if matches!(now, Now::Absent) => {
@@ -194,6 +214,14 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
+    /// What will be done, for the journal. The file to be removed may be a link, which is moved as it is.
+    fn planned(&self) -> Option<Planned> {
+        let old = statat(&self.folder.fd, self.name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_ino);
+        let new = self.draft.as_ref().map(Draft::inode).transpose().ok()?;
+        let aside = self.draft.as_ref().map_or(self.aside.as_str(), Draft::name);
+        Planned::new(self.folder, self.name, aside, old, new)
+    }
+
     fn create(&mut self, mut draft: Draft<'a>) -> Result<Done, Errno> {
         draft.create(self.name)?;
         Ok(Done::Created)
@@ -201,7 +229,7 @@ impl<'a> Step<'a> {
 
     /// The old file moves under a name of ours.
     fn put_aside(&self) -> Result<Done, Errno> {
-        let name = temporary()?;
+        let name = self.aside.clone();
         match renameat_with(&self.folder.fd, self.name, &self.folder.fd, &name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => renameat(&self.folder.fd, self.name, &self.folder.fd, &name)?,
             result => result?,

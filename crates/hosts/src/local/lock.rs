@@ -39,6 +39,17 @@ impl Folder {
         Ok(Self { key: (stat.st_dev, stat.st_ino), fd })
     }
 
+    /// The right to change it, if nobody has it now and the disk knows locks.
+    pub(super) fn try_lock(&self) -> Option<Held<'_>> {
+        let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+        if !busy.get_or_insert_default().insert(self.key) {
+            return None;
+        }
+        drop(busy);
+        let held = Held(self);
+        flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(held)
+    }
+
     /// Waits for the right to change it.
     pub(super) fn lock(&self) -> Result<Held<'_>, Trouble> {
         let until = Instant::now() + PATIENCE;

@@ -5,6 +5,7 @@ mod beneath;
 mod change;
 mod fault;
 mod files;
+mod journal;
 mod lock;
 pub(crate) mod names;
 mod remove;
@@ -12,7 +13,7 @@ pub(crate) mod search;
 pub(crate) mod walk;
 mod write;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use helve_contract::{
     Error, Result, SafePath, async_trait,
@@ -23,6 +24,7 @@ use helve_contract::{
 };
 
 use beneath::Beneath;
+use journal::Journal;
 
 /// Reads up to this size are done at once; larger ones, and all changes, on a thread that may wait.
 const SMALL: u64 = 1 << 20;
@@ -46,19 +48,29 @@ pub struct Local {
     beneath: Arc<Beneath>,
     programs: Option<Arc<dyn Spawn>>,
     patience: Duration,
+    journal: Option<Journal>,
 }
 
 impl Local {
     /// Files only: no programs are started.
     #[must_use]
     pub fn new() -> Self {
-        Self { beneath: Arc::new(Beneath::new()), programs: None, patience: Duration::from_secs(30) }
+        Self { beneath: Arc::new(Beneath::new()), programs: None, patience: Duration::from_secs(30), journal: None }
     }
 
     /// Files here, and programs by this.
     #[must_use]
     pub fn with(programs: Arc<dyn Spawn>) -> Self {
         Self { programs: Some(programs), ..Self::new() }
+    }
+
+    /// With a private folder for notes of changes to several files. What a killed process left half done is put right
+    /// here and now: all of the files are as they were before, or all as they should have become.
+    #[must_use]
+    pub fn journal(self, folder: PathBuf) -> Self {
+        let journal = Journal::new(folder);
+        journal.recover();
+        Self { journal: Some(journal), ..self }
     }
 
     /// How long one search may take before it answers with what it has; 30 seconds unless told.
@@ -111,7 +123,8 @@ impl Host for Local {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<()> {
-        self.aside(move |beneath| change::change(beneath, &changes)).await
+        let journal = self.journal.clone();
+        self.aside(move |beneath| change::change(beneath, journal.as_ref(), &changes)).await
     }
 
     async fn remove(&self, path: &SafePath) -> Result<Kind> {

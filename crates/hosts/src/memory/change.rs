@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use bashkit::{FileSystem as _, InMemoryFs};
+use bashkit::FileSystem;
 use helve_contract::{
     Error, FileFault, Result, SafePath,
     ports::{Change, Expect, Kind, Written},
@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Creates or replaces a file and the folders above it.
-pub(super) async fn write(files: &InMemoryFs, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+pub(super) async fn write(files: &dyn FileSystem, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
     let mut step = Step::check(files, path, Some(bytes), expect).await?;
     let created = step.before.is_none();
     if let Err(error) = step.commit(files).await {
@@ -26,7 +26,7 @@ pub(super) async fn write(files: &InMemoryFs, path: &SafePath, bytes: &[u8], exp
 }
 
 /// Does all of the changes, or none.
-pub(super) async fn change(files: &InMemoryFs, changes: &[Change]) -> Result<()> {
+pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result<()> {
     let mut steps = Vec::with_capacity(changes.len());
     let mut seen = BTreeSet::new();
     for change in changes {
@@ -72,7 +72,12 @@ struct Step<'a> {
 
 impl<'a> Step<'a> {
     /// Refuses what cannot be done, and what is not as expected.
-    async fn check(files: &InMemoryFs, path: &'a SafePath, bytes: Option<&'a [u8]>, expect: Expect) -> Result<Self> {
+    async fn check(
+        files: &dyn FileSystem,
+        path: &'a SafePath,
+        bytes: Option<&'a [u8]>,
+        expect: Expect,
+    ) -> Result<Self> {
         let place = match bytes {
             Some(_) => place::find(files, path, Last::Follow).await?,
             None => place::need(files, path, Last::Keep).await?,
@@ -100,7 +105,7 @@ impl<'a> Step<'a> {
         Ok(Self { path, target: place.path(), bytes, mode: None, before, made: Vec::new() })
     }
 
-    async fn commit(&mut self, files: &InMemoryFs) -> Result<()> {
+    async fn commit(&mut self, files: &dyn FileSystem) -> Result<()> {
         let (path, failed) = (self.path, |error: bashkit::Error| Error::file(self.path, fault(&error)));
         let Some(bytes) = self.bytes else {
             return files.remove(&self.target, false).await.map_err(failed);
@@ -124,7 +129,7 @@ impl<'a> Step<'a> {
     }
 
     /// Takes it back. What was there had room before, so that this cannot fail.
-    async fn undo(&mut self, files: &InMemoryFs) {
+    async fn undo(&mut self, files: &dyn FileSystem) {
         match &self.before {
             Some((bytes, mode)) => {
                 _ = files.write_file(&self.target, bytes).await;

@@ -4,17 +4,17 @@ use std::path::Path;
 
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath,
-    ports::{Expect, Host, Kind},
+    ports::{Change, Expect, Host, Kind},
 };
 
 use super::{Memory, walk};
 
 impl Memory {
-    /// Writes every file beneath a folder to another host, beneath `to`. Links are left out. Says how many it wrote.
-    pub async fn export(&self, from: &Path, host: &dyn Host, to: &SafePath) -> Result<usize> {
-        use bashkit::FileSystem as _;
-        let mut written = 0;
-        for met in walk::all(&self.files, from).await {
+    /// Writes every file beneath a folder to another host, beneath `to`: all of them or none. Each must meet what is
+    /// expected. Links are left out. Says how many it wrote.
+    pub async fn export(&self, from: &Path, host: &dyn Host, to: &SafePath, expect: Expect) -> Result<usize> {
+        let mut changes = Vec::new();
+        for met in walk::all(&*self.files, from).await {
             if met.kind != Kind::File {
                 continue;
             }
@@ -22,9 +22,12 @@ impl Memory {
             let path = to.beside(to.relative().join(beneath), Access::Write)?;
             let bytes = self.files.read_file(&met.path).await;
             let bytes = bytes.map_err(|error| Error::file(&path, FileFault::Other(error.to_string())))?;
-            host.write(&path, &bytes, Expect::Anything).await?;
-            written += 1;
+            changes.push(Change::Write { path, bytes, expect, like: None });
         }
-        Ok(written)
+        let count = changes.len();
+        if count > 0 {
+            host.change(changes).await?;
+        }
+        Ok(count)
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use bashkit::{FileSystem as _, InMemoryFs, Metadata};
+use bashkit::{FileSystem, Metadata};
 use helve_contract::{
     Error, FileFault, Result, SafePath,
     ports::{Chunk, Item, Kind, Span, Stamp, Stat},
@@ -21,12 +21,12 @@ use crate::local::names::visible;
 /// The most bytes of one chunk.
 const CHUNK: u64 = 64 << 20;
 
-pub(super) async fn stat(files: &InMemoryFs, path: &SafePath) -> Result<Stat> {
+pub(super) async fn stat(files: &dyn FileSystem, path: &SafePath) -> Result<Stat> {
     let meta = place::need(files, path, Last::Follow).await?.meta;
     Ok(Stat { kind: kind(&meta), size: meta.size, modified: Some(meta.modified) })
 }
 
-pub(super) async fn read(files: &InMemoryFs, path: &SafePath, span: Span) -> Result<Chunk> {
+pub(super) async fn read(files: &dyn FileSystem, path: &SafePath, span: Span) -> Result<Chunk> {
     let place = place::need(files, path, Last::Follow).await?;
     match kind(&place.meta) {
         Kind::File => {}
@@ -48,7 +48,7 @@ fn stamp(meta: &Metadata, bytes: &[u8]) -> Stamp {
 }
 
 /// Removes a file, a link (not what it points to), or a folder with all that is in it.
-pub(super) async fn remove(files: &InMemoryFs, path: &SafePath) -> Result<Kind> {
+pub(super) async fn remove(files: &dyn FileSystem, path: &SafePath) -> Result<Kind> {
     let place = place::need(files, path, Last::Keep).await?;
     if path.relative().as_os_str().is_empty() || is_home(&place.here) || place.here.parent().is_none() {
         return Err(Error::denied(format!(
@@ -59,7 +59,7 @@ pub(super) async fn remove(files: &InMemoryFs, path: &SafePath) -> Result<Kind> 
     Ok(kind(&place.meta))
 }
 
-pub(super) async fn list(files: &InMemoryFs, path: &SafePath) -> Result<Vec<Item>> {
+pub(super) async fn list(files: &dyn FileSystem, path: &SafePath) -> Result<Vec<Item>> {
     let place = place::need(files, path, Last::Follow).await?;
     if kind(&place.meta) != Kind::Folder {
         return Err(Error::file(path, FileFault::NotFolder));

@@ -2,6 +2,7 @@
 //!
 //! Nothing here touches the machine: the files are a map, the shell and its commands are functions over it.
 
+mod beneath;
 mod braces;
 mod change;
 mod export;
@@ -15,7 +16,7 @@ mod walk;
 
 use std::{path::Path, sync::Arc};
 
-use bashkit::{FileSystem as _, FsLimits, InMemoryFs};
+use bashkit::{FileSystem, FsLimits, InMemoryFs, OverlayFs};
 use helve_contract::{
     Error, PathRules, Reading, Result, Root, SafePath, Session, Workspace, async_trait,
     ports::{
@@ -24,6 +25,7 @@ use helve_contract::{
 };
 use tokio::sync::{Mutex, Semaphore};
 
+pub use beneath::PROJECT;
 pub use shell::{Ended, Script};
 
 /// Where scripts start, and where relative paths begin.
@@ -42,7 +44,7 @@ const SCRIPTS: usize = 8;
 /// Files in memory, and a shell over them. Cheap to make and to clone; clones share the files.
 #[derive(Clone)]
 pub struct Memory {
-    files: Arc<InMemoryFs>,
+    files: Arc<dyn FileSystem>,
     /// Held by whoever compares and writes, so that no update is lost.
     writing: Arc<Mutex<()>>,
     scripts: Arc<Semaphore>,
@@ -52,13 +54,18 @@ impl Memory {
     /// Empty but for the usual folders.
     #[must_use]
     pub fn new() -> Self {
-        let limits =
-            FsLimits::new().max_total_bytes(TOTAL).max_file_size(FILE).max_file_count(FILES).max_dir_count(FOLDERS);
-        Self {
-            files: Arc::new(InMemoryFs::with_limits(limits)),
-            writing: Arc::default(),
-            scripts: Arc::new(Semaphore::new(SCRIPTS)),
-        }
+        Self::with(Arc::new(InMemoryFs::with_limits(limits())))
+    }
+
+    /// The same, with the first root of a workspace to be seen at [`PROJECT`]. It is read through its host, by its rules,
+    /// when something is looked at; whatever is changed there is changed in memory alone.
+    #[must_use]
+    pub fn over(host: Arc<dyn Host>, workspace: Workspace) -> Self {
+        Self::with(Arc::new(OverlayFs::with_limits(Arc::new(beneath::Beneath::new(host, workspace)), limits())))
+    }
+
+    fn with(files: Arc<dyn FileSystem>) -> Self {
+        Self { files, writing: Arc::default(), scripts: Arc::new(Semaphore::new(SCRIPTS)) }
     }
 
     /// All of it, with relative paths beginning at [`HOME`].
@@ -102,38 +109,38 @@ impl Host for Memory {
     }
 
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
-        files::stat(&self.files, path).await
+        files::stat(&*self.files, path).await
     }
 
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        files::read(&self.files, path, span).await
+        files::read(&*self.files, path, span).await
     }
 
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
         let _held = self.writing.lock().await;
-        change::write(&self.files, path, bytes, expect).await
+        change::write(&*self.files, path, bytes, expect).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<()> {
         let _held = self.writing.lock().await;
-        change::change(&self.files, &changes).await
+        change::change(&*self.files, &changes).await
     }
 
     async fn remove(&self, path: &SafePath) -> Result<Kind> {
         let _held = self.writing.lock().await;
-        files::remove(&self.files, path).await
+        files::remove(&*self.files, path).await
     }
 
     async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
-        files::list(&self.files, path).await
+        files::list(&*self.files, path).await
     }
 
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
-        search::find(&self.files, path, find).await
+        search::find(&*self.files, path, find).await
     }
 
     async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
-        search::grep(&self.files, path, grep).await
+        search::grep(&*self.files, path, grep).await
     }
 
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
@@ -148,6 +155,10 @@ impl Host for Memory {
         };
         Ok(Box::new(shell::start(self, script).await?))
     }
+}
+
+fn limits() -> FsLimits {
+    FsLimits::new().max_total_bytes(TOTAL).max_file_size(FILE).max_file_count(FILES).max_dir_count(FOLDERS)
 }
 
 /// Files are named by absolute paths without links on the way.

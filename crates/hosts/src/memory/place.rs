@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use bashkit::{FileSystem as _, FileType, InMemoryFs, Metadata};
+use bashkit::{FileSystem, FileType, Metadata};
 use helve_contract::{Error, FileFault, SafePath, nearest, ports::Kind};
 
 use super::fault::fault;
@@ -55,12 +55,12 @@ pub(super) fn kind(meta: &Metadata) -> Kind {
 }
 
 /// The place of a path.
-pub(super) async fn find(files: &InMemoryFs, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
+pub(super) async fn find(files: &dyn FileSystem, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
     follow(files, &path.on_host(), last).await.map_err(|fault| Error::file(path, fault))
 }
 
 /// The place of a path where something must be; what is near is told when nothing is.
-pub(super) async fn need(files: &InMemoryFs, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
+pub(super) async fn need(files: &dyn FileSystem, path: &SafePath, last: Last) -> helve_contract::Result<Place> {
     let place = find(files, path, last).await?;
     match place.missing.first() {
         None => Ok(place),
@@ -71,7 +71,7 @@ pub(super) async fn need(files: &InMemoryFs, path: &SafePath, last: Last) -> hel
     }
 }
 
-async fn near(files: &InMemoryFs, path: &SafePath, here: &Path, wanted: &str) -> Vec<String> {
+async fn near(files: &dyn FileSystem, path: &SafePath, here: &Path, wanted: &str) -> Vec<String> {
     let Ok(beneath) = here.strip_prefix(&path.root().dir) else { return Vec::new() };
     let entries = files.read_dir(here).await.unwrap_or_default();
     let mut names: Vec<&str> = entries.iter().map(|it| it.name.as_str()).take(NEIGHBOURS).collect();
@@ -79,7 +79,7 @@ async fn near(files: &InMemoryFs, path: &SafePath, here: &Path, wanted: &str) ->
     nearest(wanted, names).into_iter().map(|name| path.shown(&beneath.join(name))).collect()
 }
 
-async fn follow(files: &InMemoryFs, path: &Path, last: Last) -> Result<Place, FileFault> {
+async fn follow(files: &dyn FileSystem, path: &Path, last: Last) -> Result<Place, FileFault> {
     let mut left: VecDeque<OsString> = parts(path);
     let mut here = PathBuf::from("/");
     let mut meta = files.lstat(&here).await.map_err(|error| fault(&error))?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bashkit::{FileSystem as _, InMemoryFs};
+use bashkit::FileSystem;
 use grep_regex::RegexMatcher;
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath,
@@ -28,7 +28,7 @@ fn beneath<'p>(start: &SafePath, met: &'p Path) -> Option<&'p Path> {
     start.rules().denial(relative, Access::Read).is_none().then_some(relative)
 }
 
-pub(super) async fn find(files: &InMemoryFs, path: &SafePath, find: &Find) -> Result<Found> {
+pub(super) async fn find(files: &dyn FileSystem, path: &SafePath, find: &Find) -> Result<Found> {
     let start = place::need(files, path, Last::Follow).await?;
     if kind(&start.meta) != Kind::Folder {
         return Err(Error::file(path, FileFault::NotFolder));
@@ -60,7 +60,7 @@ pub(super) async fn find(files: &InMemoryFs, path: &SafePath, find: &Find) -> Re
 
 /// Everything that a search needs to know.
 struct Search<'a> {
-    files: &'a InMemoryFs,
+    files: &'a dyn FileSystem,
     path: &'a SafePath,
     start: &'a Path,
     kind: Kind,
@@ -68,7 +68,7 @@ struct Search<'a> {
     filters: &'a Filters,
 }
 
-pub(super) async fn grep(files: &InMemoryFs, path: &SafePath, grep: &Grep) -> Result<Matches> {
+pub(super) async fn grep(files: &dyn FileSystem, path: &SafePath, grep: &Grep) -> Result<Matches> {
     let start = place::need(files, path, Last::Follow).await?;
     let kind = kind(&start.meta);
     if matches!(kind, Kind::Other | Kind::Link) {

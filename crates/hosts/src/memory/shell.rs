@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use bashkit::{Bash, ExecOptions, ExecutionLimits, FileSystem as _, LimitExceeded, MemoryLimits, SessionLimits};
+use bashkit::{Bash, ExecOptions, ExecutionLimits, LimitExceeded, MemoryLimits, SessionLimits};
 use helve_contract::{
     Error, Result, async_trait,
     ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal},
@@ -37,6 +37,8 @@ const ALL_ROUNDS: usize = 1_000_000;
 const OUTPUT: usize = 16 << 20;
 /// How much its variables and pipes may hold.
 const HELD: usize = 64 << 20;
+/// Variables that every bash has from its start.
+const PRELUDE: &str = "IFS=$' \\t\\n' OPTERR=1 COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'";
 /// The stack of a script's thread. Pages are taken when they are used.
 const STACK: usize = 256 << 20;
 
@@ -166,6 +168,10 @@ impl Job {
                 // The interpreter ends at its next command; one that waits is dropped.
                 tokio::time::sleep(GRACE).await;
             };
+            // Few scripts name one of them, and every script would pay for it.
+            if ["IFS", "OPTERR", "COMP_WORDBREAKS"].iter().any(|name| script.contains(name)) {
+                _ = bash.exec(PRELUDE).await;
+            }
             tokio::select! {
                 biased;
                 result = bash
@@ -182,7 +188,7 @@ impl Job {
         let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
             Ok(result) => {
-                ended.code = result.exit_code;
+                ended.code = if is_unbound(result.exit_code, &ended.stderr) { 127 } else { result.exit_code };
                 if result.stdout_truncated || result.stderr_truncated {
                     let text = format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n");
                     ended.stderr.extend(text.into_bytes());
@@ -242,6 +248,11 @@ impl Job {
         }
         builder.build()
     }
+}
+
+/// Whether a script ended at a variable that is not set, under `set -u`: `bash -c` ends with 127 then.
+fn is_unbound(code: i32, stderr: &[u8]) -> bool {
+    code == 1 && stderr.starts_with(b"bash: line ") && stderr.trim_ascii_end().ends_with(b": unbound variable")
 }
 
 /// Takes a piece of what a script writes.

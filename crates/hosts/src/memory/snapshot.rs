@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bashkit::{FileSystem as _, VfsEntry, VfsEntryKind, VfsSnapshot};
+use bashkit::{VfsEntry, VfsEntryKind, VfsSnapshot};
 use helve_contract::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +30,11 @@ enum What {
 }
 
 impl Memory {
-    /// All files, as bytes that [`restore`](Self::restore) takes. The same files give the same bytes.
+    /// All files, as bytes that [`restore`](Self::restore) takes. The same files give the same bytes. Of a workspace that
+    /// shows here only what was changed is kept.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let mut kept: Vec<Kept> = self.files.snapshot().entries().iter().filter_map(keep).collect();
+        let all = self.files.vfs_snapshot().ok_or_else(|| Error::failed("these files cannot be kept"))?;
+        let mut kept: Vec<Kept> = all.entries().iter().filter_map(keep).collect();
         kept.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let mut bytes = MAGIC.to_vec();
         let body = postcard::to_allocvec(&kept).map_err(|error| Error::Internal(anyhow::Error::new(error)))?;
@@ -53,7 +55,7 @@ impl Memory {
             return Err(broken("a path is not absolute and clean"));
         }
         let _held = self.writing.lock().await;
-        self.files.restore(&VfsSnapshot::from_entries(entries)).map_err(|error| broken(&error.to_string()))?;
+        self.files.vfs_restore(&VfsSnapshot::from_entries(entries)).map_err(|error| broken(&error.to_string()))?;
         // Scripts start there, whatever was kept.
         self.files.mkdir(HOME.as_ref(), true).await.map_err(|error| broken(&error.to_string()))
     }

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use bashkit::{FileSystem as _, InMemoryFs};
+use bashkit::FileSystem;
 use helve_contract::ports::{Kind, Noise};
 use ignore::{
     Match,
@@ -43,13 +43,13 @@ struct Rules {
 }
 
 /// Everything beneath a folder, sorted by path.
-pub(super) async fn all(files: &InMemoryFs, from: &Path) -> Vec<Met> {
+pub(super) async fn all(files: &dyn FileSystem, from: &Path) -> Vec<Met> {
     let everything = Noise { ignored: true, hidden: true };
     walk(files, from, &Sieve { noise: everything, globs: None, types: None }).await
 }
 
 /// What passes the sieve beneath a folder, sorted by path.
-pub(super) async fn walk(files: &InMemoryFs, from: &Path, sieve: &Sieve<'_>) -> Vec<Met> {
+pub(super) async fn walk(files: &dyn FileSystem, from: &Path, sieve: &Sieve<'_>) -> Vec<Met> {
     let mut met = Vec::new();
     let (mut rules, mut in_git) = (None, false);
     if !sieve.noise.ignored {
@@ -111,7 +111,12 @@ fn passes(sieve: &Sieve<'_>, rules: Option<&Rules>, path: &Path, is_folder: bool
     named || sieve.noise.hidden || !is_hidden
 }
 
-async fn read_rules(files: &InMemoryFs, folder: &Path, in_git: bool, above: Option<Arc<Rules>>) -> Option<Arc<Rules>> {
+async fn read_rules(
+    files: &dyn FileSystem,
+    folder: &Path,
+    in_git: bool,
+    above: Option<Arc<Rules>>,
+) -> Option<Arc<Rules>> {
     let mut builder = GitignoreBuilder::new(folder);
     let mut any = false;
     // The later one decides.

@@ -4,6 +4,7 @@ mod bwrap;
 mod denials;
 mod environment;
 mod identity;
+mod made;
 mod protect;
 mod report;
 mod settings;

@@ -42,7 +42,8 @@ pub struct SandboxSettings {
     pub env: Vec<(String, String)>,
     /// Limits of each command.
     pub limits: Limits,
-    /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the running one.
+    /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the
+    /// `helve-stage` beside the running one, or the running one itself.
     pub stage: Option<PathBuf>,
 }
 

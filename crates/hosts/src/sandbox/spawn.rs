@@ -4,7 +4,10 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -22,7 +25,9 @@ use rustix::{
 };
 
 use super::{
-    bwrap, environment, protect,
+    bwrap, environment,
+    made::Made,
+    protect,
     report::{Report, Trial},
     settings::{Limits, Net, SandboxSettings, Wanted},
     view::View,
@@ -30,7 +35,7 @@ use super::{
 };
 use crate::{
     local::Spawn,
-    supervise::{self, Cgroup, Forward, Grant, Keep, Launch, Plan, Rules, Sockets, Stdin, Tree, Walls},
+    supervise::{self, Cgroup, Forward, Grant, Keep, Launch, Maker, Plan, Rules, Sockets, Stdin, Tree, Walls},
 };
 
 /// The longest script that can be handed to a shell at once.
@@ -62,6 +67,8 @@ struct Found {
     /// Whether a control group holds the memory of all commands.
     memory_group: bool,
     private: Option<Private>,
+    /// File rules that commands share.
+    made: Made,
 }
 
 impl Sandbox {
@@ -108,6 +115,7 @@ impl Inner {
             (protect::Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
         };
         let (program, args) = found.command_line(&setting, &mounts);
+        let (walls, rules) = setting.walls_and_rules();
         let plan = Plan {
             argv,
             env: setting.environment(command),
@@ -115,7 +123,7 @@ impl Inner {
             stdin: Stdin::Nothing,
             terminal: false,
             tree: setting.tree(),
-            walls: setting.walls(),
+            walls,
             limits: self.settings.limits.clone(),
             home_file: setting.home_file(),
             forward: setting.forward(),
@@ -126,6 +134,7 @@ impl Inner {
             program,
             args,
             plan,
+            rules,
             input: command.input.clone(),
             terminal: command.terminal,
             level,
@@ -279,7 +288,7 @@ impl<'a> Setting<'a> {
                 grants.extend(roots);
                 grants.push((self.temporary(), Grant::Write));
                 let sockets = if self.network == Net::On { Sockets::IpWithoutLocal } else { Sockets::Pairs };
-                Some(Walls { rules: Rules { grants, required: true }, sockets })
+                Some(Walls { rules: Rules { grants, required: true, by: Maker::Stage }, sockets })
             }
             Level::Nested | Level::Full => {
                 let mut grants = vec![(PathBuf::from("/"), Grant::Read)];
@@ -288,9 +297,22 @@ impl<'a> Setting<'a> {
                 grants.push((self.found.view.home.clone(), Grant::Write));
                 // Without a `/proc` of its own, only Landlock keeps it out of the engine's memory.
                 let required = self.level == Level::Nested;
-                Some(Walls { rules: Rules { grants, required }, sockets: Sockets::Ip })
+                Some(Walls { rules: Rules { grants, required, by: Maker::Stage }, sockets: Sockets::Ip })
             }
         }
+    }
+
+    /// The inner walls, and the file rules where they need not be made by the stage: nothing is mounted, so that names
+    /// mean the same inside.
+    fn walls_and_rules(&self) -> (Option<Walls>, Option<Arc<OwnedFd>>) {
+        let mut walls = self.walls();
+        let shared = walls.as_mut().filter(|_| self.level == Level::Rules);
+        let rules = shared.and_then(|walls| {
+            let made = self.found.made.rules_for(&walls.rules.grants)?;
+            walls.rules.by = Maker::Engine;
+            Some(made)
+        });
+        (walls, rules)
     }
 
     fn temporary(&self) -> PathBuf {
@@ -344,7 +366,7 @@ impl<'a> Setting<'a> {
 
 impl Found {
     fn look(settings: &SandboxSettings) -> Self {
-        let stage = settings.stage.clone().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
+        let stage = settings.stage.clone().unwrap_or_else(supervise::stage_program);
         let bwrap = bwrap::find();
         let mut found = Self {
             report: Report {
@@ -360,6 +382,7 @@ impl Found {
             no_more_namespaces: true,
             memory_group: supervise::can_limit_memory(),
             private: None,
+            made: Made::default(),
         };
         let candidates: &[Level] = match settings.wanted {
             Wanted::Best | Wanted::NoneAccepted => &[Level::Full, Level::Nested, Level::Rules],
@@ -432,6 +455,7 @@ impl Found {
                 data: None,
                 tell_dir: false,
             },
+            rules: None,
             input: Input::Closed,
             terminal: None,
             level,

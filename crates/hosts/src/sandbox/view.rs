@@ -189,7 +189,8 @@ fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
             found.push(dir);
         }
     };
-    for dir in path.iter().filter(|dir| !SYSTEM.iter().any(|system| dir.starts_with(system))) {
+    for dir in path.iter().filter(|dir| !is_system(dir)) {
+        around(dir, home).into_iter().for_each(&mut add);
         let Ok(inside) = dir.strip_prefix(home) else {
             add(dir.clone());
             continue;
@@ -204,4 +205,93 @@ fn tools(path: &[PathBuf], home: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+fn is_system(dir: &Path) -> bool {
+    SYSTEM.iter().any(|system| dir.starts_with(system))
+}
+
+/// How many programs of one folder are looked at for where they really are.
+const PROGRAMS: usize = 2000;
+
+/// What the programs of a folder on the path need besides: the environment of Python that it belongs to and the one that
+/// was made from, the folder that a toolchain was unpacked to, and the same of the places where its links lead.
+fn around(dir: &Path, home: &Path) -> Vec<PathBuf> {
+    let mut folders = kit(dir, home);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(PROGRAMS) {
+        if !entry.file_type().is_ok_and(|it| it.is_symlink()) {
+            continue;
+        }
+        let real = fs::canonicalize(entry.path()).ok().filter(|it| it.is_file());
+        let Some(holder) = real.as_deref().and_then(Path::parent) else { continue };
+        if is_system(holder) || folders.iter().any(|have| holder.starts_with(have)) || !is_open(holder, home) {
+            continue;
+        }
+        folders.push(holder.to_owned());
+        folders.extend(kit(holder, home));
+    }
+    folders
+}
+
+/// The folders that belong to a folder of programs.
+fn kit(dir: &Path, home: &Path) -> Vec<PathBuf> {
+    let Some(prefix) = dir.parent().filter(|it| is_open(it, home)) else { return Vec::new() };
+    if let Ok(text) = fs::read_to_string(prefix.join("pyvenv.cfg")) {
+        let made_from = text.lines().filter_map(|line| line.split_once('=')).find(|(name, _)| name.trim() == "home");
+        let made_from = made_from.and_then(|(_, bin)| fs::canonicalize(bin.trim()).ok());
+        let made_from = made_from.and_then(|bin| Some(bin.parent()?.to_owned()));
+        let made_from = made_from.filter(|it| !is_system(it) && is_open(it, home));
+        return std::iter::once(prefix.to_owned()).chain(made_from).collect();
+    }
+    if dir.file_name().is_none_or(|name| name != "bin") {
+        return Vec::new();
+    }
+    // Go's own folder has this shape.
+    if prefix.join("VERSION").is_file() && prefix.join("pkg").is_dir() {
+        return vec![prefix.to_owned()];
+    }
+    ["lib", "lib64", "libexec", "include"].map(|name| prefix.join(name)).into_iter().filter(|it| it.is_dir()).collect()
+}
+
+/// Whether a folder may be shown whole: it is not the root, holds no home and none of its secrets, and is none of them.
+fn is_open(dir: &Path, home: &Path) -> bool {
+    let homes = ["/", "/home", "/root", "/var", "/tmp", "/run", "/srv", "/mnt", "/media"];
+    let secret = |name: &&str| {
+        let secret = home.join(name);
+        secret.starts_with(dir) || dir.starts_with(&secret)
+    };
+    !home.starts_with(dir) && !homes.iter().any(|it| dir == Path::new(it)) && !HOME_SECRETS.iter().any(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn an_environment_is_seen_whole_and_a_home_is_not() {
+        let top = fs::canonicalize(env::temp_dir()).unwrap().join(format!("helve-view-{}", std::process::id()));
+        let home = top.join("home");
+        for dir in [
+            "home/venv/bin",
+            "home/venv/lib",
+            "home/python/bin",
+            "home/kit/node/bin",
+            "home/bin",
+            "home/.ssh",
+            "home/lib",
+        ] {
+            fs::create_dir_all(top.join(dir)).unwrap();
+        }
+        fs::write(home.join("venv/pyvenv.cfg"), format!("home = {}\nversion = 3\n", home.join("python/bin").display()))
+            .unwrap();
+        fs::write(home.join("kit/node/bin/node"), "").unwrap();
+        fs::write(home.join(".ssh/id"), "").unwrap();
+        symlink(home.join("kit/node/bin/node"), home.join("bin/node")).unwrap();
+        symlink(home.join(".ssh/id"), home.join("bin/id")).unwrap();
+        let found = tools(&[home.join("venv/bin"), home.join("bin")], &home);
+        assert_eq!(found, ["venv", "python", "kit/node/bin", "bin"].map(|it| home.join(it)));
+        fs::remove_dir_all(top).unwrap();
+    }
 }

@@ -86,11 +86,10 @@ pub(crate) fn can_limit_memory() -> bool {
 
 /// Three quarters of the memory that this machine has, or of what this process may have of it.
 pub(crate) fn most_memory() -> Option<u64> {
-    let about = fs::read_to_string("/proc/meminfo").ok()?;
-    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
-    let machine = total?.trim().parse::<u64>().ok()?.saturating_mul(1024);
-    let own = separate("memory").map(|dir| dir.join("memory.limit_in_bytes"));
+    let about = rustix::system::sysinfo();
+    let machine = about.totalram.saturating_mul(about.mem_unit.into());
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = separate_in(&groups, "memory").map(|dir| dir.join("memory.limit_in_bytes"));
     let one = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let one = one.map(|group| Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/')).join("memory.max"));
     let limits = [own, one].into_iter().flatten().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
@@ -199,7 +198,10 @@ fn pid_of(handle: RawFd) -> io::Result<String> {
 
 /// Where this process is in the hierarchy of one controller (version 1).
 fn separate(controller: &str) -> Option<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    separate_in(&fs::read_to_string("/proc/self/cgroup").ok()?, controller)
+}
+
+fn separate_in(groups: &str, controller: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         parts.next()?.split(',').any(|it| it == controller).then(|| parts.next()).flatten()

@@ -9,10 +9,6 @@ use std::{
     process::Command,
 };
 
-use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
-};
 use rustix::{
     process::{Resource, Rlimit, chdir, getrlimit, ioctl_tiocsctty, setrlimit, setsid},
     thread::{
@@ -23,21 +19,34 @@ use rustix::{
 
 use super::{
     dir::Tell,
-    plan::{Grant, Plan, Rules, Stdin, Tree},
+    plan::{Maker, Plan, Rules, Stdin, Tree},
+    rules::rules_for,
     seccomp, sys,
 };
 
-/// The newest rules asked for; an older kernel enforces those it knows.
-const RULES: ABI = ABI::V6;
-
-/// Becomes the command. Returns only when that failed, with the reason.
-pub(super) fn become_command(
-    plan: &Plan,
+/// The files that came with a plan.
+pub(super) struct Sent {
     stdin: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
-    tell: Option<Tell>,
-) -> String {
-    if let Err(error) = prepare(plan, stdin, terminal, tell.as_ref()) {
+    rules: Option<OwnedFd>,
+}
+
+impl Sent {
+    /// What each of them is, in the order in which the engine sends them.
+    pub(super) fn with(plan: &Plan, files: Vec<OwnedFd>) -> Self {
+        let mut files = files.into_iter();
+        let made = plan.walls.as_ref().is_some_and(|walls| walls.rules.by == Maker::Engine);
+        Self {
+            stdin: if plan.stdin == Stdin::Sent { files.next() } else { None },
+            terminal: if plan.terminal { files.next() } else { None },
+            rules: if made { files.next() } else { None },
+        }
+    }
+}
+
+/// Becomes the command. Returns only when that failed, with the reason.
+pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>) -> String {
+    if let Err(error) = prepare(plan, sent, tell.as_ref()) {
         return error;
     }
     let mut argv = plan.argv.iter();
@@ -51,10 +60,10 @@ pub(super) fn become_command(
     format!("cannot start {program}: {error}")
 }
 
-fn prepare(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>, tell: Option<&Tell>) -> Result<(), String> {
+fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>) -> Result<(), String> {
     sys::reset_signals();
     setsid().map_err(saying("cannot make a session"))?;
-    connect(plan.stdin, stdin, terminal)?;
+    connect(plan.stdin, sent.stdin, sent.terminal)?;
     limit(plan)?;
     chdir(&plan.dir).map_err(|error| format!("cannot go to {}: {error}", plan.dir.display()))?;
     let Some(walls) = &plan.walls else {
@@ -64,7 +73,7 @@ fn prepare(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>, tell:
         drop_capabilities()?;
     }
     set_no_new_privs(true).map_err(saying("cannot give up privileges"))?;
-    restrict_files(&walls.rules)?;
+    restrict_files(&walls.rules, sent.rules)?;
     close_files(tell)?;
     sys::load_filter(&seccomp::filter(walls.sockets)).map_err(saying("cannot load the filter of system calls"))
 }
@@ -135,30 +144,14 @@ fn drop_capabilities() -> Result<(), String> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).map_err(&failed)
 }
 
-fn restrict_files(rules: &Rules) -> Result<(), String> {
-    let failed = saying("cannot set up the file rules");
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(RULES))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(RULES)))
-        .and_then(Ruleset::create)
-        .map_err(&failed)?;
-    for (place, grant) in &rules.grants {
-        if let Ok(file) = PathFd::new(place) {
-            ruleset = ruleset.add_rule(PathBeneath::new(file, rights(*grant))).map_err(&failed)?;
-        }
-    }
-    let status = ruleset.restrict_self().map_err(&failed)?;
-    if rules.required && status.ruleset == RulesetStatus::NotEnforced {
-        return Err("the kernel has no Landlock, or it is turned off".to_owned());
-    }
-    Ok(())
-}
-
-fn rights(grant: Grant) -> BitFlags<AccessFs> {
-    match grant {
-        Grant::List => AccessFs::ReadDir.into(),
-        Grant::Read => AccessFs::from_read(RULES),
-        Grant::Write => AccessFs::from_all(RULES),
+fn restrict_files(rules: &Rules, sent: Option<OwnedFd>) -> Result<(), String> {
+    let made = match rules.by {
+        Maker::Engine => Some(sent.ok_or("the file rules did not come with the plan")?),
+        Maker::Stage => rules_for(&rules.grants)?,
+    };
+    match made {
+        Some(made) => sys::take_on(&made).map_err(saying("cannot take on the file rules")),
+        None if rules.required => Err("the kernel has no Landlock, or it is turned off".to_owned()),
+        None => Ok(()),
     }
 }

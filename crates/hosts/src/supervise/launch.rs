@@ -35,6 +35,7 @@ use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
 use super::{
     Cgroup,
     cgroup::{Nursery, Shares},
+    own::stage_edition,
     plan::{FAILED, HELLO, MARKER, Plan, STARTED, Stdin},
     process::Running,
     terminal,
@@ -55,6 +56,8 @@ pub(crate) struct Launch {
     pub(crate) args: Vec<OsString>,
     /// What the stage is to do.
     pub(crate) plan: Plan,
+    /// The kernel's file rules, where the engine has made them.
+    pub(crate) rules: Option<Arc<OwnedFd>>,
     /// What the command reads.
     pub(crate) input: Input,
     /// The terminal it gets.
@@ -88,7 +91,12 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
         (Input::Bytes(bytes), Some(_)) => Some(std::mem::take(bytes)),
         _ => None,
     };
-    let (wires, command, files) = wire(&mut launch).map_err(cannot_start)?;
+    let (wires, command, mut files) = wire(&mut launch).map_err(cannot_start)?;
+    if launch.cgroup.is_none() {
+        // Nothing is to be done between the stage's first word and the plan, so that nobody need wait for the word.
+        send(&wires.control, &files).map_err(cannot_start)?;
+        files.clear();
+    }
     let (started, pid) = oneshot::channel();
     let (gone, ended) = oneshot::channel();
     let mut keep = std::mem::take(&mut launch.keep);
@@ -118,9 +126,11 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
     Ok(running)
 }
 
-/// Waits until the stage is there, sends the plan, and waits until the command runs.
+/// Waits until the stage is there, sends the plan if that has not been done, and waits until the command runs.
 async fn begin(running: &mut Running, files: &[OwnedFd]) -> Result<()> {
-    if let Ok(HELLO) = running.control.read_u8().await {
+    if let Ok(HELLO) = running.control.read_u8().await
+        && !files.is_empty()
+    {
         running.join_cgroup()?;
         send(running.control.as_fd(), files).map_err(cannot_start)?;
     }
@@ -198,11 +208,15 @@ fn wire(launch: &mut Launch) -> io::Result<(Wires, Command, Vec<OwnedFd>)> {
         wires.terminal = Some(ours);
         sent.push(theirs);
     }
+    if let Some(rules) = &launch.rules {
+        sent.push(rules.try_clone()?);
+    }
     sent.insert(0, nameless("plan", &serde_json::to_vec(&launch.plan)?)?);
     let mut command = Command::new(&launch.program);
     command
         .args(&launch.args)
         .arg(MARKER)
+        .arg(stage_edition())
         .env_clear()
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::from(out_theirs))
@@ -227,7 +241,7 @@ fn nameless(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 
 fn send(control: impl AsFd, files: &[OwnedFd]) -> io::Result<()> {
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut buffer = SendAncillaryBuffer::new(&mut space);
     if !buffer.push(SendAncillaryMessage::ScmRights(&files)) {
         return Err(io::Error::other("too many files for one plan"));

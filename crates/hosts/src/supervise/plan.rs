@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The first argument that turns the binary into the stage.
+/// The first argument that turns the binary into the stage. The edition of the stage follows.
 pub(crate) const MARKER: &str = "--helve-inner-stage";
 
 /// The stage's first word: it is there, and has started nothing.
@@ -80,6 +80,18 @@ pub(crate) struct Rules {
     pub(crate) grants: Vec<(PathBuf, Grant)>,
     /// Whether to start at all where the kernel has no Landlock.
     pub(crate) required: bool,
+    /// Who makes the kernel's rules of them.
+    pub(crate) by: Maker,
+}
+
+/// Who makes the kernel's file rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Maker {
+    /// The stage, which alone sees the places as they are inside.
+    #[default]
+    Stage,
+    /// The engine, which sends them with the plan: without mounts both see the same, and many commands can share them.
+    Engine,
 }
 
 /// What may be done beneath a place.

@@ -1,6 +1,7 @@
 //! The stage: first process inside the walls, parent of the command, and the one that turns off the lights.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{self, IoSliceMut, Read, Seek, Write},
     mem::MaybeUninit,
@@ -16,10 +17,12 @@ use rustix::{
 };
 
 use super::{
-    child, dir,
+    child::{self, Sent},
+    dir,
     forward::Forwarder,
     leash::{self, LEASH},
-    plan::{ENDED, FAILED, HELLO, MARKER, Plan, STARTED, Stdin, Tree},
+    own::stage_edition,
+    plan::{ENDED, FAILED, HELLO, MARKER, Plan, STARTED, Tree},
     sys::{self, Forked},
     tree::{Reaped, reap},
 };
@@ -40,7 +43,7 @@ pub fn inner_stage() {
     let mut args = std::env::args_os().skip(1);
     let first = args.next();
     let (ran, part) = match first.as_deref() {
-        Some(first) if first == MARKER => (run(), "inner stage of the sandbox"),
+        Some(first) if first == MARKER => (run(args), "inner stage of the sandbox"),
         Some(first) if first == LEASH => (leash::hold(args), "leash of a program"),
         _ => return leash::KNOWN.store(true, Ordering::Relaxed),
     };
@@ -50,8 +53,11 @@ pub fn inner_stage() {
     }))
 }
 
-fn run() -> io::Result<i32> {
+fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     sys::close_inherited()?;
+    if args.next().is_none_or(|edition| edition != stage_edition().as_str()) {
+        return Err(io::Error::other("it is of another version than the engine; start the engine again"));
+    }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let signals = sys::hold_signals(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let mut control = File::from(sys::standard(0));
@@ -108,7 +114,7 @@ fn refuse(control: &mut File, error: &str) -> io::Result<i32> {
 /// The plan and the files that came with it; nothing when the engine went away first.
 fn receive(control: &File) -> io::Result<Option<(Plan, Vec<OwnedFd>)>> {
     let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut buffer = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut buffer, RecvFlags::CMSG_CLOEXEC)?;
     if got.bytes == 0 {
@@ -149,19 +155,17 @@ fn check_capabilities(plan: &Plan) -> Result<(), String> {
 
 /// Runs the command as a child; its id, or why it could not be started.
 fn start(plan: &Plan, sent: Vec<OwnedFd>, tell: Option<dir::Tell>) -> io::Result<Result<i32, String>> {
-    let mut sent = sent.into_iter();
-    let stdin = if plan.stdin == Stdin::Sent { sent.next() } else { None };
-    let terminal = if plan.terminal { sent.next() } else { None };
+    let sent = Sent::with(plan, sent);
     let (mut read, write) = io::pipe()?;
     match sys::fork()? {
         Forked::Child => {
             drop(read);
-            let error = child::become_command(plan, stdin, terminal, tell);
+            let error = child::become_command(plan, sent, tell);
             _ = (&write).write_all(error.as_bytes());
             sys::leave(125)
         }
         Forked::Parent(pid) => {
-            drop((write, stdin, terminal, tell));
+            drop((write, sent, tell));
             // What the command writes ends when the command ends, not when the stage does.
             let null = File::options().read(true).write(true).open("/dev/null")?;
             sys::place(&null, 1)?;

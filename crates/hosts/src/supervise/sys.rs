@@ -98,6 +98,13 @@ pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Takes on file rules for this process and all that come from it.
+pub(super) fn take_on(rules: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: `rules` is open for as long as the call lasts; the kernel takes a copy of them.
+    let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0 as libc::c_uint) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The inherited standard files, as ours.
 pub(super) fn standard(at: RawFd) -> OwnedFd {
     // SAFETY: the stage takes each of 0, 1 and 2 once, and nothing else in it closes them.

@@ -138,8 +138,10 @@ pub(super) async fn drive(
             }
         }
     };
-    if let Some(spill) = spill {
-        spill.end(|| task.inside().kept.tail()).await;
+    if let Some(spill) = spill
+        && !spill.end(|| task.inside().kept.tail()).await
+    {
+        task.inside().file = None;
     }
     // The program must be gone for good before anybody hears of its end.
     drop(process);

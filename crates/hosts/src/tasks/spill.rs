@@ -51,17 +51,40 @@ impl Spill {
         self.left_out += (piece.len() - taken) as u64;
     }
 
-    /// Says in the file what is not in it, and adds the end that memory has.
-    pub(super) async fn end(mut self, tail: impl FnOnce() -> Vec<u8>) {
-        let Some(mut file) = self.file.take() else { return };
-        if self.left_out > 0 {
-            let tail = tail();
-            let tail = &tail[tail.len().saturating_sub(self.left_out as usize)..];
-            let missing = self.left_out - tail.len() as u64;
-            _ = file.write_all(format!("\n[{missing} bytes were not kept here]\n").as_bytes()).await;
-            _ = file.write_all(tail).await;
+    /// Says in the file what is not in it, and adds the end that memory has. Where the disk has no room even for that,
+    /// some of what was kept makes room. False: not even that helped, and there is no file any more.
+    pub(super) async fn end(mut self, tail: impl FnOnce() -> Vec<u8>) -> bool {
+        let Some(file) = self.file.take() else { return false };
+        let told = self.tell(file, tail()).await;
+        if !told {
+            _ = fs::remove_file(&self.path).await;
         }
+        told
+    }
+
+    async fn tell(&self, mut file: fs::File, tail: Vec<u8>) -> bool {
+        let all = self.written + self.left_out;
+        // A write that failed behind our back is known only now.
         _ = file.flush().await;
+        let Ok(mut kept) = file.metadata().await.map(|it| it.len()) else { return false };
+        if kept == all {
+            return true;
+        }
+        for room in [0, 8 << 10, 64 << 10] {
+            let cut = kept.saturating_sub(room);
+            if room > 0 && file.set_len(cut).await.is_err() {
+                return false;
+            }
+            kept = cut;
+            let tail = &tail[tail.len().saturating_sub((all - kept) as usize)..];
+            let tail = if room == 0 { tail } else { &tail[tail.len().saturating_sub(4 << 10)..] };
+            let missing = all - kept - tail.len() as u64;
+            let note = format!("\n[{missing} bytes were not kept here]\n").into_bytes();
+            if file.write_all(&[&note, tail].concat()).await.is_ok() && file.flush().await.is_ok() {
+                return true;
+            }
+        }
+        false
     }
 }
 

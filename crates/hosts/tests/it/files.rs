@@ -375,10 +375,13 @@ async fn a_root_that_became_a_link_is_refused() {
 #[tokio::test]
 async fn what_a_killed_process_left_is_swept_away() {
     let folder = Folder::new();
-    folder.put(".helve-0123456789abcdef.tmp", "fresh");
+    folder.put(".helve-0123456789abcdef.tmp", "left");
+    folder.put(".helve-fedcba9876543210.tmp", "in use");
+    let used = fs::File::open(folder.root().join(".helve-fedcba9876543210.tmp")).unwrap();
+    used.lock().unwrap();
     write(&folder, "a", "x").await.unwrap();
-    // It may still be in use: only old ones go, and none is listed.
-    assert_eq!(folder.names("."), [".helve-0123456789abcdef.tmp", "a"]);
+    // What somebody holds stays, and is not listed.
+    assert_eq!(folder.names("."), [".helve-fedcba9876543210.tmp", "a"]);
     let items = Local::new().list(&folder.path(".")).await.unwrap();
     assert_eq!(items.len(), 1);
 }

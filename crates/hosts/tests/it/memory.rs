@@ -1,9 +1,14 @@
 //! Files and a shell in memory: what every host promises, what a script may do, and where it ends.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use helve_contract::{
-    Access, FileFault, Workspace,
+    Access, FileFault, Glob, PathRule, PathRules, Reading, Root, Workspace,
     ports::{Change, Command, Expect, Host as _, Input, Network, Noticed, Signal, Span},
 };
 use helve_hosts::memory::{Ended, HOME, Memory, Script};
@@ -265,8 +270,94 @@ async fn a_draft_is_written_out() {
     sh(&memory, "mkdir -p plan/deep; echo a > plan/a; echo b > plan/deep/b; ln -s a plan/l; echo no > no").await;
     let to = Memory::workspace().check(Path::new("out"), Access::Write, None).unwrap();
     let from = Path::new(HOME).join("plan");
-    assert_eq!(memory.export(&from, &other, &to).await.unwrap(), 2);
+    assert_eq!(memory.export(&from, &other, &to, Expect::Absent).await.unwrap(), 2);
     assert_eq!(sh(&other, "cat out/a out/deep/b; ls").await.0, "a\nb\nout\n");
+}
+
+/// A workspace on a disk, with a secret beside it and links that lead there.
+fn project(name: &str) -> (PathBuf, Memory) {
+    let top =
+        std::fs::canonicalize(std::env::temp_dir()).unwrap().join(format!("helve-over-{name}-{}", std::process::id()));
+    let root = top.join("work");
+    std::fs::create_dir_all(root.join("src/deep")).unwrap();
+    std::fs::create_dir_all(top.join("outside")).unwrap();
+    for (path, text) in [
+        ("work/README", "read me\n"),
+        ("work/src/a.rs", "fn a() {}\n"),
+        ("work/src/deep/b.rs", "fn b() {}\n"),
+        ("work/keys.pem", "hidden\n"),
+        ("outside/secret", "secret\n"),
+    ] {
+        std::fs::write(top.join(path), text).unwrap();
+    }
+    for (name, to) in [
+        ("out", top.join("outside/secret")),
+        ("outdir", top.join("outside")),
+        ("inner", "README".into()),
+        ("round", ".".into()),
+    ] {
+        std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+    }
+    let deny = PathRule { glob: Glob::new("*.pem"), denies: Access::Read, why: "it is a key".into() };
+    let workspace = Workspace::new([Root::writable(&root)], PathRules::new([deny]), Reading::Relative);
+    (top, Memory::over(Arc::new(helve_hosts::Local::new()), workspace))
+}
+
+/// All files beneath a folder of the disk, with what is in them.
+fn on_disk(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => all.extend(on_disk(&entry.path())),
+            kind if kind.is_file() => _ = all.insert(entry.path(), std::fs::read(entry.path()).unwrap()),
+            _ => _ = all.insert(entry.path(), Vec::new()),
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_workspace_is_seen_and_never_changed() {
+    let (top, memory) = project("seen");
+    let before = on_disk(&top);
+    let script = "cd project; cat README inner; find . -type f | sort; grep -rl 'fn b' .";
+    let (stdout, stderr, _) = sh(&memory, script).await;
+    assert_eq!(
+        stdout, "read me\nread me\n./README\n./inner\n./src/a.rs\n./src/deep/b.rs\n./src/deep/b.rs\n",
+        "{stderr}"
+    );
+    let script = "cd project; echo more >> README; rm src/a.rs; mkdir new; echo x > new/x; mv src/deep/b.rs b.rs; cat README; \
+                  ls src; ls new; cat b.rs; rm -r src; ls";
+    let (stdout, stderr, _) = sh(&memory, script).await;
+    assert_eq!(stdout, "read me\nmore\ndeep\nx\nfn b() {}\nREADME\nb.rs\ninner\nnew\n", "{stderr}");
+    assert_eq!(on_disk(&top), before);
+
+    // The file tools see the same, and what is kept is what was changed.
+    let path = Memory::workspace().check(Path::new("project/README"), Access::Write, None).unwrap();
+    assert_eq!(memory.read(&path, Span::first(100)).await.unwrap().bytes, b"read me\nmore\n");
+    memory.write(&path, b"mine\n", Expect::Anything).await.unwrap();
+    let other = Memory::new();
+    other.restore(&memory.snapshot().unwrap()).await.unwrap();
+    assert_eq!(sh(&other, "cat project/README; ls project").await.0, "mine\nREADME\nb.rs\nnew\n");
+    assert_eq!(on_disk(&top), before);
+    std::fs::remove_dir_all(top).unwrap();
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_not_there() {
+    let (top, memory) = project("denied");
+    for path in ["out", "outdir/secret", "keys.pem", "../outside/secret", "round/../../outside/secret"] {
+        let (stdout, stderr, code) = sh(&memory, &format!("cat project/{path}")).await;
+        assert_eq!((stdout.as_str(), code), ("", 1), "{path}: {stderr}");
+    }
+    let real = top.join("outside/secret");
+    assert_eq!(sh(&memory, &format!("cat {}", real.display())).await.2, 1);
+    let (stdout, ..) =
+        sh(&memory, "ls project; ln -s /etc/shadow project/p; cat project/p; test -e project/keys.pem; echo $?").await;
+    assert_eq!(stdout, "README\ninner\nsrc\n1\n");
+    let path = Memory::workspace().check(Path::new("project/out"), Access::Read, None).unwrap();
+    assert!(memory.read(&path, Span::first(100)).await.is_err());
+    std::fs::remove_dir_all(top).unwrap();
 }
 
 proptest! {

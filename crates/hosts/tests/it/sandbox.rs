@@ -513,3 +513,27 @@ async fn running_out_of_files_or_disk_is_its_own_problem() {
         assert_eq!(ran.out, "OSError: [Errno 24] Too many open files: '/dev/null'\n1048576\n", "{level:?}");
     }
 }
+
+#[test]
+fn a_stage_of_another_version_runs_nothing() {
+    let done = std::process::Command::new(stage()).args(["--helve-inner-stage", "0.0.0-0"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8_lossy(&done.stderr),
+        "the inner stage of the sandbox failed: it is of another version than the engine; start the engine again\n"
+    );
+}
+
+#[tokio::test]
+async fn shared_file_rules_follow_the_roots() {
+    for level in levels() {
+        let (first, second) = (Place::new(), Place::new());
+        let sandbox = Sandbox::new(settings(Wanted::Exactly(level))).unwrap();
+        for (mine, other) in [(&first, &second), (&second, &first), (&first, &second)] {
+            let script = format!("echo own > own; echo theirs > {}/theirs; ls", other.0.display());
+            let ran = run(&sandbox, &mine.script(&script)).await.unwrap();
+            assert_eq!(ran.out, "own\n", "{level:?} {ran:?}");
+        }
+        assert_eq!([first.names(), second.names()], [["own"], ["own"]], "{level:?}");
+    }
+}

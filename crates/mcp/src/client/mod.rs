@@ -22,3 +22,23 @@ mod text;
 
 pub use servers::{Changed, LeftOut, Report, Servers, Status};
 pub use settings::{Folders, Settings, Transport};
+
+/// What a server may say, tried on any bytes: messages, streams of events, definitions.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_any(data: &[u8]) {
+    let (link, _queue) = link::Link::new(Vec::new());
+    data.split(|byte| *byte == b'\n').for_each(|line| link.take(line));
+    let events = |size: usize| {
+        let mut events = sse::Events::default();
+        data.chunks(size)
+            .map(|piece| events.push(piece))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|it| it.into_iter().flatten().collect::<Vec<_>>())
+    };
+    assert_eq!(events(1), events(data.len().max(1)));
+    let Ok(told) = serde_json::from_slice::<serde_json::Value>(data) else { return };
+    if let Ok(taken) = definition::Definition::read("server", &told) {
+        assert!(taken.name.len() <= 64 && taken.schema.is_object(), "{taken:?}");
+        assert!(!taken.description.chars().any(text::is_hidden), "{taken:?}");
+    }
+}

@@ -70,7 +70,8 @@ pub(crate) fn entries(inner: &Arc<Inner>) -> Vec<Entry> {
                     }
                 })
             },
-        ),
+        )
+        .of_stranger("an MCP server"),
     ]
 }
 

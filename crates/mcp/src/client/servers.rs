@@ -183,10 +183,12 @@ impl Servers {
             timeout: server.settings.call.saturating_add(Duration::from_secs(5)),
         };
         let inner = self.inner.clone();
+        let stranger = format!("the MCP server {}", server.settings.name);
         Entry::dynamic(spec, move |args, call| {
             let (inner, server, tool) = (inner.clone(), server.clone(), tool.clone());
             Box::pin(async move { call::run(&inner, &server, &tool, args, call).await })
         })
+        .of_stranger(&stranger)
     }
 
     /// The tools `ListMcpResources` and `ReadMcpResource`.

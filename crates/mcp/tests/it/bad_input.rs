@@ -32,6 +32,26 @@ fn says_what_is_wrong_and_goes_on() {
 }
 
 #[test]
+fn an_error_repeats_little_of_what_it_was_given() {
+    let mut client = Client::speaking("2025-11-25");
+    let long = "x".repeat(1 << 20);
+    for arguments in [
+        json!({ "text": { "inner": long } }),
+        json!({ "text": [long] }),
+        json!({ long.as_str(): 1 }),
+        json!({ "texd": long }),
+    ] {
+        let said = client.call("echo", arguments);
+        assert_eq!(said["result"]["isError"], true);
+        let length = said.to_string().len();
+        assert!(length < 4096, "{length} bytes: {said:.300}");
+    }
+    let said = client.call(&long, json!({})).to_string();
+    assert!(said.len() < 4096, "{} bytes: {said:.300}", said.len());
+    assert_eq!(client.call("echo", json!({ "text": "fine" }))["result"]["isError"], false);
+}
+
+#[test]
 fn refuses_what_is_not_utf_8() {
     let mut client = Client::speaking("2025-11-25");
     client.write(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}\n");

@@ -99,7 +99,7 @@ pub(crate) fn session() -> Arc<Session> {
 /// A host with a text and a picture in its only folder.
 struct TwoFiles;
 
-const FILES: [(&str, &[u8]); 2] = [("a b.txt", b"hello\n"), ("p.png", b"\x89PNG\0\xff")];
+const FILES: [(&str, &[u8]); 3] = [("a b.txt", b"hello\n"), ("p.png", b"\x89PNG\0\xff"), ("memory/note.md", b"note\n")];
 
 fn nothing<T>(path: &SafePath) -> Result<T> {
     Err(Error::file(path, FileFault::Missing { near: Vec::new() }))
@@ -132,15 +132,15 @@ impl Host for TwoFiles {
     async fn remove(&self, _: &SafePath) -> Result<Kind> {
         closed()
     }
-    async fn list(&self, _: &SafePath) -> Result<Vec<Item>> {
-        let item = |(name, bytes): (&str, &[u8])| Item {
-            name: name.into(),
-            kind: Kind::File,
-            size: bytes.len() as u64,
-            modified: None,
-            target: None,
-        };
-        Ok(FILES.map(item).into())
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        let item = |name: &str, kind, size| Item { name: name.into(), kind, size, modified: None, target: None };
+        let note = item("note.md", Kind::File, 5);
+        if path.relative() == Path::new("memory") {
+            return Ok(vec![note, item("raw.bin", Kind::File, 1), item("deep", Kind::Folder, 0)]);
+        }
+        let files = FILES.iter().filter(|it| !it.0.contains('/'));
+        let files = files.map(|(name, bytes)| item(name, Kind::File, bytes.len() as u64));
+        Ok(files.chain([item("memory", Kind::Folder, 0)]).collect())
     }
     async fn find(&self, _: &SafePath, _: &Find) -> Result<Found> {
         closed()
@@ -151,4 +151,17 @@ impl Host for TwoFiles {
     async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
         closed()
     }
+}
+
+/// A server's words without the frame that tells them from the user's. Words of our own have none.
+pub(crate) fn unframed(mut reply: Reply) -> Reply {
+    let framed = reply.text.strip_prefix("[Text of the MCP server ").and_then(|rest| {
+        let (head, rest) = rest.split_once("]\n")?;
+        let mark = head.rsplit(' ').next()?;
+        rest.strip_suffix(&format!("\n[{mark}]"))
+    });
+    if let Some(inside) = framed.map(str::to_owned) {
+        reply.text = inside;
+    }
+    reply
 }

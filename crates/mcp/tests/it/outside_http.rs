@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -14,7 +17,7 @@ use helve_engine::Engine;
 use helve_mcp::client::{Folders, Servers, Settings, Status, Transport};
 use serde_json::{Value, json};
 
-use crate::dialect::{dialect, session};
+use crate::dialect::{dialect, session, unframed};
 
 /// A request: its first line, its headers in small letters, its body.
 struct Asked {
@@ -89,7 +92,7 @@ async fn connected(transport: Transport) -> (tempfile::TempDir, Servers) {
 async fn echo(servers: &Servers) -> String {
     let engine = servers.entries().into_iter().fold(Engine::builder(dialect()), helve_engine::Builder::tool);
     let call = Call::new("c", session());
-    engine.build().unwrap().run("mcp__far__echo", json!({ "text": "hello" }), call).await.text
+    unframed(engine.build().unwrap().run("mcp__far__echo", json!({ "text": "hello" }), call).await).text
 }
 
 #[tokio::test]
@@ -136,6 +139,75 @@ async fn a_streamable_server_is_used_in_its_session() {
             "POST tools/list s-1 2025-06-18 k",
         ]
     );
+}
+
+#[tokio::test]
+async fn a_streamable_server_tells_of_new_tools_on_its_own_stream() {
+    let grown = Arc::new(AtomicBool::new(false));
+    let (now, open) = (grown.clone(), Arc::new(Mutex::new(None::<TcpStream>)));
+    let streams = open.clone();
+    let url = serve(move |asked, mut stream| {
+        let json = "content-type: application/json\r\n";
+        match asked.body["method"].as_str() {
+            None => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hi\n\n";
+                stream.write_all(head.as_bytes()).unwrap();
+                *streams.lock().unwrap() = Some(stream);
+            }
+            Some("tools/list") if now.load(Ordering::Relaxed) => {
+                let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+                let result = json!({ "tools": [tool("echo"), tool("late")] });
+                let answer = json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": result });
+                send(&stream, "200 OK", json, &answer.to_string());
+            }
+            Some(_) if asked.body["id"].is_null() => send(&stream, "202 Accepted", "", ""),
+            Some(_) => send(&stream, "200 OK", json, &result(&asked.body).to_string()),
+        }
+    });
+    let (_folder, servers) = connected(Transport::Http { url, headers: BTreeMap::new() }).await;
+    let names = || servers.entries().iter().map(|it| it.spec.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(), ["mcp__far__echo"]);
+    let mut news = servers.news();
+    grown.store(true, Ordering::Relaxed);
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    let told = async {
+        // The stream is asked for at some time after the first answers.
+        while open.lock().unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        write!(open.lock().unwrap().as_mut().unwrap(), "data: {changed}\n\n").unwrap();
+        while names().len() < 2 {
+            news.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    assert_eq!(names(), ["mcp__far__echo", "mcp__far__late"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_up_late_is_found_and_used() {
+    let up = Arc::new(AtomicBool::new(false));
+    let now = up.clone();
+    let url = serve(move |asked, stream| {
+        let json = "content-type: application/json\r\n";
+        match asked.body["method"].as_str() {
+            _ if !now.load(Ordering::Relaxed) => send(&stream, "503 Service Unavailable", "", ""),
+            None => send(&stream, "405 Method Not Allowed", "", ""),
+            Some(_) if asked.body["id"].is_null() => send(&stream, "202 Accepted", "", ""),
+            Some(_) => send(&stream, "200 OK", json, &result(&asked.body).to_string()),
+        }
+    });
+    let (_folder, servers) = connected(Transport::Http { url, headers: BTreeMap::new() }).await;
+    let mut news = servers.news();
+    assert!(matches!(servers.reports()[0].status, Status::Failed(_)));
+    up.store(true, Ordering::Relaxed);
+    let found = async {
+        while servers.reports()[0].status != Status::Connected {
+            news.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), found).await.unwrap();
+    assert_eq!(echo(&servers).await, "hello");
 }
 
 #[tokio::test]

@@ -6,22 +6,24 @@ use serde_json::json;
 use crate::client::Client;
 
 #[test]
-fn lists_and_reads_the_files_at_the_top() {
+fn lists_and_reads_the_files_at_the_top_and_of_memory() {
     let mut client = Client::speaking("2025-11-25");
     assert_eq!(
         client.ask("resources/list", json!({}))["result"],
         json!({ "resources": [
             { "uri": "file:///desk/a%20b.txt", "name": "a b.txt", "size": 6 },
             { "uri": "file:///desk/p.png", "name": "p.png", "size": 6 },
+            { "uri": "file:///desk/memory/note.md", "name": "memory/note.md", "size": 5 },
         ] })
     );
-    let read = ["file:///desk/a%20b.txt", "file:///desk/p.png"]
+    let read = ["file:///desk/a%20b.txt", "file:///desk/p.png", "file:///desk/memory/note.md"]
         .map(|uri| client.ask("resources/read", json!({ "uri": uri }))["result"].clone());
     assert_eq!(
         read,
         [
             json!({ "contents": [{ "uri": "file:///desk/a%20b.txt", "mimeType": "text/plain", "text": "hello\n" }] }),
             json!({ "contents": [{ "uri": "file:///desk/p.png", "blob": "iVBORwD/" }] }),
+            json!({ "contents": [{ "uri": "file:///desk/memory/note.md", "mimeType": "text/plain", "text": "note\n" }] }),
         ]
     );
     assert_eq!(

@@ -147,6 +147,20 @@ impl Files {
         }
     }
 
+    /// The folders that were open from the start, and their names.
+    pub(super) fn preopened(&self) -> Vec<(u32, String)> {
+        let fds = 3..3 + self.mounts.len() as u32;
+        fds.filter_map(|fd| Some((fd, self.mount(fd).ok()?.to_owned()))).collect()
+    }
+
+    /// Whether a descriptor may be read and written; a folder is read.
+    pub(super) fn rights(&self, fd: u32) -> Result<(bool, bool), Fault> {
+        match self.get(fd)? {
+            Open::File(file) => Ok((file.readable, file.writable)),
+            _ => Ok((true, false)),
+        }
+    }
+
     /// Opens a path from an open folder.
     pub(super) fn open(&mut self, base: u32, path: &str, wish: &Wish) -> Result<u32, Fault> {
         let place = self.place(base, path)?;

@@ -11,6 +11,7 @@ use wasmi::{StoreLimits, StoreLimitsBuilder, errors::HostError};
 use super::{
     bridge::Gone,
     files::{Files, Open},
+    handles::Handles,
 };
 
 /// The most that a module may write to standard output.
@@ -19,6 +20,8 @@ pub(super) const OUTPUT: usize = 16 * 1024 * 1024;
 const LAST_WORDS: usize = 2048;
 /// Entries of a table of functions; large programs have a few thousand.
 const TABLE: usize = 100_000;
+/// Modules of one component; each counts the one memory that they share, and there is no second one.
+const MODULES: usize = 256;
 
 /// What belongs to one call.
 pub(super) struct Guest {
@@ -30,6 +33,12 @@ pub(super) struct Guest {
     pub(super) output: Vec<u8>,
     /// The last of what it wrote to standard error.
     pub(super) words: Vec<u8>,
+    /// What a component holds by number.
+    pub(super) handles: Handles,
+    /// Whether a component is asked for room: it may not ask for anything itself then.
+    pub(super) is_finding_room: bool,
+    /// Why a file could not be written that a component let go of, where nobody could tell it.
+    pub(super) unsaved: Option<Errno>,
     input: Vec<u8>,
     read: usize,
     stop: CancellationToken,
@@ -49,10 +58,10 @@ impl Guest {
     ) -> Self {
         let cap = StoreLimitsBuilder::new()
             .memory_size(memory)
-            .memories(1)
-            .tables(8)
+            .memories(MODULES)
+            .tables(MODULES)
             .table_elements(TABLE)
-            .instances(1)
+            .instances(MODULES)
             .trap_on_grow_failure(true)
             .build();
         let start = Instant::now();
@@ -61,6 +70,9 @@ impl Guest {
             files,
             output: Vec::new(),
             words: Vec::new(),
+            handles: Handles::default(),
+            is_finding_room: false,
+            unsaved: None,
             input,
             read: 0,
             stop,
@@ -75,6 +87,22 @@ impl Guest {
             return Err(Halt::Gone);
         }
         if self.until.is_some_and(|until| Instant::now() > until) { Err(Halt::Late) } else { Ok(()) }
+    }
+
+    /// Lets go of what a component held. A file that nothing else keeps open is closed.
+    pub(super) fn let_go(&mut self, number: u32) -> Result<(), Halt> {
+        let Some(fd) = self.handles.remove(number)? else { return Ok(()) };
+        if fd <= 2 || self.files.mount(fd).is_ok() {
+            return Ok(());
+        }
+        match self.files.close(fd) {
+            Ok(()) => Ok(()),
+            Err(Fault::Halt(halt)) => Err(halt),
+            Err(Fault::Errno(errno)) => {
+                self.unsaved.get_or_insert(errno);
+                Ok(())
+            }
+        }
     }
 
     /// How long it has been running.
@@ -121,6 +149,8 @@ pub(super) enum Halt {
     Flood,
     /// We failed, not it.
     Broken,
+    /// A component breaks the rules between it and us.
+    Misuse(&'static str),
 }
 
 impl fmt::Display for Halt {
@@ -130,6 +160,7 @@ impl fmt::Display for Halt {
             Self::Late => "out of time",
             Self::Flood => "too much output",
             Self::Broken => "a function of the system panicked",
+            Self::Misuse(why) => why,
         })
     }
 }

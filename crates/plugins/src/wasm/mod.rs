@@ -1,15 +1,20 @@
-//! Tools that are WebAssembly modules: `wasm32-wasip1` programs that see the folders of their profile and nothing else.
+//! Tools that are WebAssembly programs, as modules (`wasm32-wasip1`) or as components (`wasm32-wasip2`). They see the
+//! folders of their profile and nothing else.
 //!
 //! A module is compiled once. Every call gets a fresh memory, one JSON object on standard input, and answers with one
 //! on standard output. Files are reached through the session's host, so its rules hold inside the module too.
 
 mod bridge;
+mod canonical;
+mod component;
 mod definition;
 mod files;
 mod guest;
+mod handles;
 mod profile;
 mod tool;
 mod wasi;
+mod wasi2;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -20,13 +20,14 @@ use tokio::{
     task::JoinHandle,
 };
 use wasmi::{
-    Config, Engine, ExternType, Linker, Module, Store, TrapCode, TypedResumableCall,
+    Config, Engine, ExternType, Linker, Module, Store, TrapCode, TypedResumableCall, WasmResults,
     errors::{ErrorKind, InstantiationError},
 };
 
 use super::{
     Audit, Definition, Settings,
     bridge::{Bridge, Job},
+    component::Component,
     files::Files,
     guest::{Errno, Fault, Guest, Halt, OUTPUT},
     profile::Mount,
@@ -46,10 +47,12 @@ static TURNS: Semaphore = Semaphore::const_new(16);
 /// How a component begins, where a module has its version.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// A module that is ready to run.
-pub(super) struct Compiled {
-    module: Module,
-    linker: Linker<Guest>,
+/// A program that is ready to run.
+pub(super) enum Compiled {
+    /// A plain module.
+    Module(Module, Linker<Guest>),
+    /// A component.
+    Component(Component),
 }
 
 /// Reads, checks and compiles a module.
@@ -62,18 +65,23 @@ pub(super) fn compile(path: &Path) -> Result<Compiled> {
         return Err(told(format!("more than {LARGEST} bytes")));
     }
     if bytes.starts_with(COMPONENT) {
-        return Err(told("a component; only plain modules run here: build it with --target wasm32-wasip1".into()));
+        let mut config = config();
+        // What a start function may do is counted and bounded, but cannot be cut in slices: a slice is all it gets.
+        config.allow_start_fn(true);
+        return Component::new(Engine::new(&config), &bytes).map(Compiled::Component).map_err(told);
     }
-    let module = Module::new(&engine(), &bytes).map_err(|error| told(error.to_string()))?;
+    // A start function would run before anybody counts; programs have `_start` instead.
+    let engine = Engine::new(config().allow_start_fn(false));
+    let module = Module::new(&engine, &bytes).map_err(|error| told(error.to_string()))?;
     let exports = |name: &str| module.get_export(name);
     if !matches!((exports("_start"), exports("memory")), (Some(ExternType::Func(_)), Some(ExternType::Memory(_)))) {
         return Err(told("it exports no `_start` and `memory`; build it as a program, not as a library".into()));
     }
     let linker = wasi::linked(&module).map_err(|error| told(error.to_string()))?;
-    Ok(Compiled { module, linker })
+    Ok(Compiled::Module(module, linker))
 }
 
-fn engine() -> Engine {
+fn config() -> Config {
     let mut config = Config::default();
     config
         .consume_fuel(true)
@@ -81,11 +89,9 @@ fn engine() -> Engine {
         .set_max_recursion_depth(DEPTH)
         .set_max_cached_stacks(2)
         .ignore_custom_sections(true)
-        // A start function would run before anybody counts; programs have `_start` instead.
-        .allow_start_fn(false)
         .wasm_multi_memory(false)
         .wasm_custom_page_sizes(false);
-    Engine::new(&config)
+    config
 }
 
 /// The module as a tool.
@@ -101,11 +107,13 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
         // The tool keeps the clock itself: it begins when the module does, and the module ends with its call.
         timeout: Duration::MAX,
     };
+    let stranger = format!("the module tool {}", definition.name);
     let tool = Arc::new(Tool { settings, definition, module, audit, calls: AtomicU64::new(0) });
     Entry::dynamic(spec, move |args, call| {
         let tool = tool.clone();
         async move { tool.call(args, &call).await }.boxed()
     })
+    .of_stranger(&stranger)
 }
 
 struct Tool {
@@ -175,6 +183,7 @@ impl Tool {
             Ending::Halt(Halt::Broken) => {
                 return Err(Error::Internal(io::Error::other(Halt::Broken.to_string()).into()));
             }
+            Ending::Halt(Halt::Misuse(why)) => return failed(format!("broke off: {why}")),
             Ending::Halt(Halt::Flood) => return failed(format!("wrote more than {OUTPUT} bytes and was ended")),
             Ending::Fuel => return failed(format!("was ended after {} steps; give it less to do", self.settings.fuel)),
             Ending::Memory => {
@@ -232,15 +241,20 @@ enum Ending {
 impl Compiled {
     /// Runs the module from its beginning to its end, in a memory of its own.
     fn run(&self, guest: Guest, fuel: u64) -> Run {
-        let mut store = Store::new(self.module.engine(), guest);
+        let engine = match self {
+            Self::Module(module, _) => module.engine(),
+            Self::Component(component) => component.engine(),
+        };
+        let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.cap);
         let ending = self.steps(&mut store, fuel).unwrap_or_else(|error| Ending::of(&error));
         let mut guest = store.into_data();
         let saved = if matches!(ending, Ending::Exit(_)) { guest.files.finish() } else { Ok(()) };
-        let ending = match saved {
-            Ok(()) => ending,
-            Err(Fault::Errno(errno)) => Ending::Unsaved(errno),
-            Err(Fault::Halt(halt)) => Ending::Halt(halt),
+        let ending = match (saved, guest.unsaved) {
+            (Ok(()), Some(errno)) if matches!(ending, Ending::Exit(_)) => Ending::Unsaved(errno),
+            (Ok(()), _) => ending,
+            (Err(Fault::Errno(errno)), _) => Ending::Unsaved(errno),
+            (Err(Fault::Halt(halt)), _) => Ending::Halt(halt),
         };
         Run { ending, output: guest.output, words: guest.words }
     }
@@ -248,21 +262,43 @@ impl Compiled {
     fn steps(&self, store: &mut Store<Guest>, fuel: u64) -> Result<Ending, wasmi::Error> {
         let mut left = fuel;
         grant(store, &mut left, SLICE)?;
-        let instance = self.linker.instantiate_and_start(&mut *store, &self.module)?;
-        let start = instance.get_typed_func::<(), ()>(&*store, "_start")?;
-        let mut state = start.call_resumable(&mut *store, ())?;
-        loop {
-            state = match state {
-                TypedResumableCall::Finished(()) => return Ok(Ending::Exit(0)),
-                TypedResumableCall::HostTrap(trap) => return Ok(Ending::of(trap.host_error())),
-                TypedResumableCall::OutOfFuel(pause) => {
-                    store.data().may_go_on()?;
-                    if left == 0 || pause.required_fuel() > left.saturating_add(store.get_fuel()?) {
-                        return Ok(Ending::Fuel);
-                    }
-                    grant(store, &mut left, SLICE.max(pause.required_fuel()))?;
-                    pause.resume(&mut *store)?
+        match self {
+            Self::Module(module, linker) => {
+                let instance = linker.instantiate_and_start(&mut *store, module)?;
+                let start = instance.get_typed_func::<(), ()>(&*store, "_start")?;
+                let state = start.call_resumable(&mut *store, ())?;
+                slices(store, state, left, |()| 0)
+            }
+            Self::Component(component) => {
+                let begun = component.begin(store).map_err(|error| match error.as_trap_code() {
+                    Some(TrapCode::OutOfFuel) if left > 0 => Halt::Misuse("its parts take too long to start").into(),
+                    _ => error,
+                });
+                let state = begun?.call_resumable(&mut *store, ())?;
+                slices(store, state, left, |failed: u32| i32::from(failed != 0))
+            }
+        }
+    }
+}
+
+/// Lets a program go on, slice by slice, until it ends or is ended.
+fn slices<T: WasmResults>(
+    store: &mut Store<Guest>,
+    mut state: TypedResumableCall<T>,
+    mut left: u64,
+    exit: impl FnOnce(T) -> i32,
+) -> Result<Ending, wasmi::Error> {
+    loop {
+        state = match state {
+            TypedResumableCall::Finished(result) => return Ok(Ending::Exit(exit(result))),
+            TypedResumableCall::HostTrap(trap) => return Ok(Ending::of(trap.host_error())),
+            TypedResumableCall::OutOfFuel(pause) => {
+                store.data().may_go_on()?;
+                if left == 0 || pause.required_fuel() > left.saturating_add(store.get_fuel()?) {
+                    return Ok(Ending::Fuel);
                 }
+                grant(store, &mut left, SLICE.max(pause.required_fuel()))?;
+                pause.resume(&mut *store)?
             }
         }
     }

@@ -51,10 +51,10 @@ pub(super) fn linked(module: &Module) -> Answer<Linker<Guest>> {
 }
 
 /// A module's memory.
-struct Ram<'a>(&'a mut [u8]);
+pub(super) struct Ram<'a>(pub(super) &'a mut [u8]);
 
 impl Ram<'_> {
-    fn get(&self, at: u32, len: u32) -> Result<&[u8], Errno> {
+    pub(super) fn get(&self, at: u32, len: u32) -> Result<&[u8], Errno> {
         self.0.get(at as usize..at as usize + len as usize).ok_or(Errno::FAULT)
     }
 
@@ -62,7 +62,7 @@ impl Ram<'_> {
         self.0.get_mut(at as usize..at as usize + len as usize).ok_or(Errno::FAULT)
     }
 
-    fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+    pub(super) fn put(&mut self, at: u32, bytes: &[u8]) -> Result<(), Errno> {
         self.get_mut(at, bytes.len() as u32)?.copy_from_slice(bytes);
         Ok(())
     }

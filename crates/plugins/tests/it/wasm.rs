@@ -86,14 +86,14 @@ fn writer(path: &str) -> String {
 }
 
 /// A session with the three folders, and the records of its calls.
-struct Desk {
-    dir: PathBuf,
+pub(crate) struct Desk {
+    pub(crate) dir: PathBuf,
     session: Arc<Session>,
-    audit: Arc<Mutex<Vec<Value>>>,
+    pub(crate) audit: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("wasm-{}-{number}", std::process::id()));
@@ -121,9 +121,18 @@ impl Desk {
     }
 
     fn tool(&self, profile: Profile, body: &str, change: impl FnOnce(&mut Settings)) -> Result<Entry, Error> {
+        self.made(profile, &format!("(module {PRELUDE} {body})"), change)
+    }
+
+    /// A tool from a whole text.
+    pub(crate) fn made(
+        &self,
+        profile: Profile,
+        text: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Entry, Error> {
         let module = self.dir.join("tool.wasm");
-        let bytes = wat::parse_str(format!("(module {PRELUDE} {body})")).unwrap();
-        fs::write(&module, bytes).unwrap();
+        fs::write(&module, wat::parse_str(text).unwrap()).unwrap();
         let mut settings = Settings::new(module, definition(profile));
         change(&mut settings);
         let audit = self.audit.clone();
@@ -135,7 +144,7 @@ impl Desk {
         self.says_of(&self.tool(profile, body, |_| ()).unwrap()).await
     }
 
-    async fn says_of(&self, tool: &Entry) -> String {
+    pub(crate) async fn says_of(&self, tool: &Entry) -> String {
         match tool.run(json!({"n": 1}), Call::new("1", self.session.clone())).await {
             Ok(reply) if reply.is_error => format!("[{}]", reply.text),
             Ok(reply) => reply.text,
@@ -143,7 +152,7 @@ impl Desk {
         }
     }
 
-    fn file(&self, path: &str) -> Option<String> {
+    pub(crate) fn file(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.dir.join(path)).ok()
     }
 }
@@ -154,7 +163,7 @@ impl Drop for Desk {
     }
 }
 
-fn definition(profile: Profile) -> Definition {
+pub(crate) fn definition(profile: Profile) -> Definition {
     serde_json::from_value(json!({"name": "count", "description": "Counts.\u{202e}", "profile": profile})).unwrap()
 }
 
@@ -491,7 +500,7 @@ fn what_cannot_be_a_tool_is_refused_at_once() {
     assert_eq!(
         seen,
         [
-            "the module M: a component; only plain modules run here: build it with --target wasm32-wasip1",
+            "the module M: it exports no `wasi:cli/run`; build it as a program, not as a library",
             "the module M: it exports no `_start` and `memory`; build it as a program, not as a library",
             "the module M: it needs `f` of `env`, which is not offered; a tool may only import functions of wasi_snapshot_preview1",
             "the module M names a tool \"a b\"; a name has 1 to 64 letters, digits and underscores",

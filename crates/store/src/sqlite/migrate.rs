@@ -9,6 +9,8 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/01_sessions.sql"),
     include_str!("../../migrations/02_notes.sql"),
     include_str!("../../migrations/03_schedules.sql"),
+    include_str!("../../migrations/04_note_origins.sql"),
+    include_str!("../../migrations/05_message_costs.sql"),
 ];
 
 /// What a file is to this program.

@@ -10,11 +10,11 @@ mod slates;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use anyhow::Context;
-use helve_contract::{Error, Result, jiff::Timestamp};
+use helve_contract::{Error, Result, jiff::Timestamp, ports::Message};
 use rusqlite::{Transaction, TransactionBehavior};
 use tokio::sync::Semaphore;
 
@@ -30,12 +30,19 @@ pub struct Sqlite {
     file: Arc<File>,
     /// How memory is searched.
     desk: Arc<notes::Desk>,
+    /// Who hears of messages that were kept.
+    heard: Option<Heard>,
 }
+
+/// Hears of messages once they are kept: the conversation, and the messages with their numbers. It must not block.
+pub type Heard = Arc<dyn Fn(&str, &[Message]) + Send + Sync>;
 
 struct File {
     path: PathBuf,
     /// What had to be done about the file.
     remarks: Mutex<Vec<String>>,
+    /// Who is told of it at once.
+    told: OnceLock<fn(&str)>,
     /// One writer at a time in this process; other processes are kept apart by SQLite itself.
     writing: Arc<Semaphore>,
     writer: Mutex<Option<Opened>>,
@@ -50,12 +57,26 @@ impl Sqlite {
         let file = File {
             path: path.into(),
             remarks: Mutex::default(),
+            told: OnceLock::new(),
             writing: Arc::new(Semaphore::new(1)),
             writer: Mutex::default(),
             reading: Arc::new(Semaphore::new(READERS)),
             readers: Mutex::default(),
         };
-        Self { file: Arc::new(file), desk: Arc::default() }
+        Self { file: Arc::new(file), desk: Arc::default(), heard: None }
+    }
+
+    /// The same store, heard by somebody.
+    #[must_use]
+    pub fn heard_by(self, heard: Heard) -> Self {
+        Self { heard: Some(heard), ..self }
+    }
+
+    /// The same store, with somebody who is told at once what had to be done about the file.
+    #[must_use]
+    pub fn told_by(self, tell: fn(&str)) -> Self {
+        _ = self.file.told.set(tell);
+        self
     }
 
     /// Opens the store in this file now, or makes it.
@@ -114,7 +135,12 @@ impl File {
             Some(opened) if opened.is_current(&self.path) => Ok(opened),
             _ => {
                 let (opened, remark) = open::open(&self.path)?;
-                lock(&self.remarks).extend(remark);
+                if let Some(remark) = remark {
+                    if let Some(tell) = self.told.get() {
+                        tell(&remark);
+                    }
+                    lock(&self.remarks).push(remark);
+                }
                 Ok(opened)
             }
         }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Which},
+    ports::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which},
 };
 use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
 
@@ -60,12 +60,28 @@ impl Sessions for Sqlite {
 
     async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64> {
         let (session, messages) = (session.to_owned(), messages.to_vec());
-        self.write(move |t| append(t, &session, &messages, spent)).await
+        let heard = self.heard.clone();
+        let told = (session.clone(), messages.clone());
+        let last = self.write(move |t| append(t, &session, &messages, spent)).await?;
+        if let Some(heard) = heard {
+            let (session, mut messages) = told;
+            let before = last.saturating_sub(messages.len() as u64);
+            for (message, seq) in messages.iter_mut().zip(before + 1..) {
+                message.seq = seq;
+            }
+            heard(&session, &messages);
+        }
+        Ok(last)
     }
 
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>> {
         let session = session.to_owned();
         self.read(move |t| page(t, &session, before, most)).await
+    }
+
+    async fn usage(&self, session: &str, most: usize) -> Result<Vec<Usage>> {
+        let session = session.to_owned();
+        self.read(move |t| usage(t, &session, most)).await
     }
 
     async fn take_back(&self, session: &str, from: u64) -> Result<u64> {
@@ -161,12 +177,18 @@ fn append(t: &Transaction<'_>, session: &str, messages: &[Message], spent: Spent
     let mut last: u64 = t
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM messages WHERE session = ?1")?
         .query_row([session], |row| row.get(0))?;
-    let mut insert =
-        t.prepare_cached("INSERT INTO messages (session, seq, role, parts, created) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut insert = t.prepare_cached(
+        "INSERT INTO messages (session, seq, role, parts, created, prompt_tokens, completion_tokens, cost) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    // What was spent was spent on the first of them: an answer is kept by itself.
+    let mut rest = spent;
     for message in messages {
         last += 1;
         let parts = serde_json::to_string(&message.parts)?;
-        insert.execute(params![session, last, word(message.role), parts, kept(message.created)])?;
+        let Spent { prompt_tokens, completion_tokens, cost } = std::mem::take(&mut rest);
+        let (role, created) = (word(message.role), kept(message.created));
+        insert.execute(params![session, last, role, parts, created, prompt_tokens, completion_tokens, money(cost)])?;
     }
     // What happened last may be told late, and clocks go back; the order of use does not.
     let latest = messages.iter().map(|message| kept(message.created)).max().unwrap_or(i64::MIN);
@@ -183,6 +205,20 @@ fn append(t: &Transaction<'_>, session: &str, messages: &[Message], spent: Spent
         latest,
     ])?;
     Ok(last)
+}
+
+fn usage(t: &Transaction<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
+    let mut query = t.prepare_cached(
+        "SELECT created, prompt_tokens, completion_tokens, cost FROM messages \
+         WHERE session = ?1 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?2",
+    )?;
+    let rows = query.query_map(params![session, most.min(i64::MAX as usize) as i64], |row| {
+        let spent = Spent { prompt_tokens: row.get(1)?, completion_tokens: row.get(2)?, cost: row.get(3)? };
+        Ok(Usage { at: told(row.get(0)?), spent })
+    })?;
+    let mut found: Vec<Usage> = rows.collect::<Result<_, _>>()?;
+    found.reverse();
+    Ok(found)
 }
 
 fn page(t: &Transaction<'_>, session: &str, before: Option<u64>, most: usize) -> anyhow::Result<Vec<Message>> {

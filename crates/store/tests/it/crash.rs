@@ -141,11 +141,11 @@ async fn noter() {
     let tell = |line: String| writeln!(std::io::stderr().lock(), "{line}").unwrap();
     let first = store.notes(&user, 0, 0).await.unwrap().1;
     for n in first..first + many.parse::<u64>().unwrap() {
-        let note = NewNote { text: text(n), tags: None };
+        let note = NewNote { text: text(n), tags: None, ..NewNote::default() };
         let saved = store.save_note(&user, &note, at(0)).await.unwrap();
         tell(format!("kept {} {n}", saved.id));
         if n % 3 == 1 {
-            let changed = NewNote { text: text(n + 1), tags: None };
+            let changed = NewNote { text: text(n + 1), tags: None, ..NewNote::default() };
             tell(format!("going {}", saved.id));
             store.update_note(&user, &saved.id, &changed, at(1)).await.unwrap();
             tell(format!("kept {} {}", saved.id, n + 1));

@@ -109,6 +109,11 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     // A message that is told late does not make the conversation older, and a cost that is none costs nothing.
     assert_eq!(store.append("a", &[said("three", 2)], Spent { cost: f64::NAN, ..spent }).await.unwrap(), 3);
     assert_eq!(store.append("a", &[], spent).await.unwrap(), 3);
+    let usage = store.usage("a", 10).await.unwrap();
+    let taken: Vec<_> = usage.iter().map(|it| (it.at, it.spent)).collect();
+    assert_eq!(taken, [(said("one", 5).created, spent), (said("three", 2).created, Spent { cost: 0.0, ..spent })]);
+    assert_eq!(store.usage("a", 1).await.unwrap(), usage[1..]);
+    assert_eq!(store.usage("b", 9).await.unwrap(), []);
     let want = SessionRecord {
         messages: 3,
         spent: Spent { prompt_tokens: 30, completion_tokens: 9, cost: 1.0 },

@@ -28,7 +28,7 @@ pub fn word(state: &AgentState) -> &'static str {
 pub fn fenced(report: &AgentReport) -> String {
     let words = report.text.trim();
     let words = if words.is_empty() { "(no words)" } else { words };
-    let words = words.replace("</agent_result", "<\u{200b}/agent_result");
+    let words = words.replace("</agent_result", "&lt;/agent_result");
     format!("<agent_result id=\"{}\">\n{words}\n</agent_result>", report.id)
 }
 

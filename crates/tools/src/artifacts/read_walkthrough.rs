@@ -1,6 +1,6 @@
 //! `read_walkthrough`: what an agent said about its work.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Fence, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -34,7 +34,8 @@ impl Tool for ReadWalkthrough {
                 .await?
                 .ok_or_else(|| Error::failed(format!("no attempt at `{task}` has a walkthrough yet")))?,
         };
-        Ok(json!({ "content": room.text(&Walkthrough::place(task, attempt)).await? }))
+        let content = room.text(&Walkthrough::place(task, attempt)).await?;
+        Ok(json!({ "content": content, "origin": Fence::field(&format!("the agent of {task}")) }))
     }
 }
 

@@ -30,3 +30,6 @@ pub use notebook_edit::{CellEdited, CellMode, CellType, NotebookEdit};
 pub use read::{CutBy, Page, PageRange, PdfText, Read, ReadOut, Seen, Total};
 pub use replace::{Rung, Tolerance};
 pub use write::{Write, WriteOut};
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use patch::try_patch;

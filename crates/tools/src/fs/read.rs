@@ -1,5 +1,6 @@
 //! `read`: a text file a page at a time, a picture, a notebook, or pages of a PDF.
 
+mod known;
 mod page;
 mod scan;
 
@@ -149,6 +150,11 @@ impl Tool for Read {
 
     async fn run(self, call: &Call) -> Result<ReadOut> {
         let path = call.readable(&self.path)?;
+        if self.pages.is_none()
+            && let Some(page) = scan::known_page(call, &path, &self).await?
+        {
+            return Ok(ReadOut::Text(page));
+        }
         let head = match call.host().read(&path, Span::first(CHUNK)).await {
             Ok(head) => head,
             Err(error) => return Err(explain(call, &path, error).await),

@@ -59,7 +59,10 @@ impl Tool for MergeBranches {
             if conflicts.is_empty() {
                 // Not a conflict: a file in the way, unrelated histories.
                 _ = git.run(&["merge", "--abort"]).await;
-                return Err(Error::failed(format!("`{name}` could not be merged: {}", said.err.trim())));
+                let why = said.err.trim();
+                let locked = why.contains("Unable to write index") || why.contains("index.lock");
+                let hint = if locked { "; where no other git is at work here, remove .git/index.lock" } else { "" };
+                return Err(Error::failed(format!("`{name}` could not be merged: {why}{hint}")));
             }
             if self.abort {
                 git.must(&["merge", "--abort"]).await?;

@@ -12,9 +12,10 @@ pub use delete::{Delete, Deleted};
 pub use get::Get;
 pub use save::{Save, Saved};
 pub use search::{Hits, Search};
+pub use tags::in_order as tags_in_order;
 pub use update::{Update, Updated};
 
-use helve_contract::{Call, Error, Result};
+use helve_contract::{Call, Error, Result, ports::NoteOrigin};
 
 /// Whose memory it is. Never from the arguments.
 fn owner(call: &Call) -> Result<&str> {
@@ -28,6 +29,14 @@ fn content(text: &str) -> Result<()> {
         Err(Error::failed("there is nothing to remember: the content is empty"))
     } else {
         Ok(())
+    }
+}
+
+/// Whose words a note is that is saved now.
+fn origin(call: &Call) -> NoteOrigin {
+    match call.session.taint.origins().pop() {
+        Some(place) => NoteOrigin::Stranger(place),
+        None => NoteOrigin::Agent,
     }
 }
 

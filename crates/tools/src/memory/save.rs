@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Reply, Result, Tool,
-    ports::{NewNote, Note},
+    ports::{NewNote, Note, NoteOrigin},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,13 +37,21 @@ impl Tool for Save {
         let user = super::owner(call)?;
         super::content(&self.content)?;
         let tags = super::tags::in_order(&self.tags)?;
-        let note = NewNote { text: self.content, tags: Some(tags) };
+        let note = NewNote { text: self.content, tags: Some(tags), origin: super::origin(call) };
         Ok(Saved(call.store().save_note(user, &note, call.now()).await?))
     }
 }
 
 impl From<Saved> for Reply {
     fn from(Saved(note): Saved) -> Self {
-        Self::json(json!({ "note_id": note.id, "message": "Note saved." }))
+        let message = match &note.origin {
+            NoteOrigin::Stranger(place) if note.held => format!(
+                "Note saved, but held back: text from {place} came into this conversation, so memory_search finds the \
+                 note only after the user lets it go with `helve memory release {}`.",
+                note.id
+            ),
+            _ => "Note saved.".to_owned(),
+        };
+        Self::json(json!({ "note_id": note.id, "message": message }))
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
-    ports::{Recall, Recalled, Source},
+    Call, Effects, Origin, Reply, Result, Tool,
+    ports::{NoteOrigin, Recall, Recalled, Source},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,7 +68,10 @@ impl Hits {
     pub fn lines(&self) -> String {
         let line = |hit: &Recalled| {
             let place = match &hit.source {
-                Source::Note(id) => id.clone(),
+                Source::Note(id) => match stranger(hit) {
+                    Some(place) => format!("{id}, from {place}"),
+                    None => id.clone(),
+                },
                 Source::File { path, first, last } => format!("{path}:{first}-{last}"),
                 Source::Conversation { session, seq } => format!("conversation {session}:{seq}"),
             };
@@ -78,6 +81,13 @@ impl Hits {
             return "Nothing in memory fits this question.".to_owned();
         }
         self.0.iter().map(line).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The same reply, with where its words are from if some are a stranger's.
+    #[must_use]
+    pub fn told(&self, reply: Reply) -> Reply {
+        let origin = self.0.iter().find_map(stranger).map(|place| Origin::of(format!("notes from {place}")));
+        Reply { origin, ..reply }
     }
 
     /// 003's form: a list of objects.
@@ -93,7 +103,7 @@ fn object(hit: &Recalled) -> Value {
         Source::File { path, .. } => ("file", path.as_str()),
         Source::Conversation { .. } => ("conversation", ""),
     };
-    json!({
+    let mut object = json!({
         "text": hit.text,
         "source": source,
         "score": (f64::from(hit.score) * 1e4).round() / 1e4,
@@ -101,11 +111,25 @@ fn object(hit: &Recalled) -> Value {
         "tags": hit.tags,
         "created_at": hit.created.to_string(),
         "updated_at": hit.updated.to_string(),
-    })
+    });
+    // A note is the agent's own unless it says otherwise.
+    if let Some(origin) = hit.origin.as_ref().filter(|it| **it != NoteOrigin::Agent) {
+        object["origin"] = origin.to_string().into();
+    }
+    object
+}
+
+/// Where the words of a note came from, if they are a stranger's.
+fn stranger(hit: &Recalled) -> Option<&str> {
+    match &hit.origin {
+        Some(NoteOrigin::Stranger(place)) => Some(place),
+        _ => None,
+    }
 }
 
 impl From<Hits> for Reply {
     fn from(hits: Hits) -> Self {
-        Self { text: hits.lines(), data: Some(hits.objects()), ..Self::default() }
+        let reply = Self { text: hits.lines(), data: Some(hits.objects()), ..Self::default() };
+        hits.told(reply)
     }
 }

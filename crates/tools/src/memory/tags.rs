@@ -8,7 +8,7 @@ const MOST: usize = 16;
 const LONGEST: usize = 64;
 
 /// Brings tags in order. One that is too long is an error, since half a tag is another tag.
-pub(super) fn in_order(tags: &[String]) -> Result<Vec<String>> {
+pub fn in_order(tags: &[String]) -> Result<Vec<String>> {
     let mut kept: Vec<String> = Vec::new();
     for tag in tags {
         let tag = tag.trim().to_lowercase();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Error, Reply, Result, Tool,
     ports::{NewNote, Note},
 };
 use schemars::JsonSchema;
@@ -38,7 +38,12 @@ impl Tool for Update {
         let user = super::owner(call)?;
         super::content(&self.content)?;
         let tags = self.tags.as_deref().map(super::tags::in_order).transpose()?;
-        let note = NewNote { text: self.content, tags };
+        if let Some(told) = call.session.taint.told() {
+            return Err(Error::failed(format!(
+                "{told} came into this conversation, so no note is changed in it; save a new one, which the user can let go"
+            )));
+        }
+        let note = NewNote { text: self.content, tags, ..NewNote::default() };
         let updated = call.store().update_note(user, &self.id, &note, call.now()).await?;
         updated.map(Updated).ok_or_else(|| super::not_found(&self.id))
     }

@@ -22,7 +22,7 @@ pub struct Sent {
 
 impl Tool for Message {
     const NAME: &'static str = "message";
-    const EFFECTS: Effects = Effects::NETWORK;
+    const EFFECTS: Effects = Effects::NETWORK.and(Effects::SENDS);
     type Output = Sent;
 
     async fn run(self, call: &Call) -> Result<Sent> {

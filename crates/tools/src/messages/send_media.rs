@@ -81,7 +81,7 @@ pub struct MediaSent {
 
 impl Tool for SendMedia {
     const NAME: &'static str = "send_media";
-    const EFFECTS: Effects = Effects::READS.and(Effects::NETWORK);
+    const EFFECTS: Effects = Effects::READS.and(Effects::NETWORK).and(Effects::SENDS);
     type Output = MediaSent;
 
     async fn run(self, call: &Call) -> Result<MediaSent> {

@@ -1,7 +1,7 @@
 //! `web_search`: asks the configured provider.
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Origin, Reply, Result, Tool,
     jiff::Unit,
     ports::{Freshness, WebQuery, WebResults},
     schemars,
@@ -101,6 +101,9 @@ impl SearchOut {
     pub fn told(&self, reply: impl Into<Reply>) -> Reply {
         let mut reply = reply.into();
         reply.notes.extend(self.found.notes.iter().cloned());
+        if !self.found.results.is_empty() {
+            reply.origin = Some(Origin::of(format!("a search by {}", self.found.provider)));
+        }
         reply
     }
 }

@@ -13,3 +13,15 @@ mod wire;
 
 pub use child::child_stage;
 pub use reader::Reader;
+
+/// What comes over the pipe, and what it may carry, tried on any bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_any(data: &[u8]) {
+    if let Some((_, rest)) = wire::split::<wire::Ask>(data) {
+        assert!(rest.len() + 4 <= data.len());
+    }
+    _ = wire::split::<wire::Answer>(data);
+    // The crates that read documents may trip; the child that they run in turns that into a refusal.
+    _ = std::panic::catch_unwind(|| _ = picture::fit(data));
+    _ = std::panic::catch_unwind(|| _ = pdf::text(data, None));
+}

@@ -21,7 +21,7 @@ use crate::{
     remark, setup,
     talk::{self, How, Wanted},
     terminal::{Input, Look, Person, Screen, Typed, money, short},
-    workshop::{Bench, Somebody},
+    workshop::{Bench, Reach, Somebody},
 };
 use due::Dues;
 use show::Show;
@@ -154,10 +154,10 @@ impl Chat {
         let stop = Arc::new(Notify::new());
         let person =
             Arc::new(Person::new(screen.clone(), input.clone(), knobs.clone(), bench.mode().clone(), stop.clone()));
-        bench.meet(Somebody { user: person.clone(), approver: Some(person.clone()) });
+        bench.meet(Somebody { user: person.clone(), approver: Some(person.clone()), reach: Reach::Seated });
         let show = Show::new(screen.clone(), bench.memory().clone(), knobs.clone());
         let watcher: Watcher = Arc::new(move |event: &Event| show.hear(event));
-        let how = How { dialect, model: None };
+        let how = How { dialect, model: None, inbox: None };
         let talk = talk::open(&bench, wanted, how, watcher.clone()).await?;
         let session = talk.agent.session.id.clone();
         let signals = Signals {

@@ -49,7 +49,7 @@ impl Chat {
                 self.switch(Wanted::Of(Box::new(record)), How::default()).await?;
             }
             "new" => {
-                let how = How { dialect: Some(self.agent.engine.dialect().name.to_owned()), model: None };
+                let how = How { dialect: Some(self.agent.engine.dialect().name.to_owned()), model: None, inbox: None };
                 self.switch(Wanted::New, how).await?;
                 self.screen.line("a new conversation");
             }
@@ -84,7 +84,7 @@ impl Chat {
             self.screen.line(&format!("{now}; there are {}", all.join(", ")));
             return Ok(());
         }
-        let how = How { dialect: Some(name.to_owned()), model: None };
+        let how = How { dialect: Some(name.to_owned()), model: None, inbox: None };
         self.switch(Wanted::New, how).await?;
         self.screen.line(&format!("a new conversation in {name}"));
         Ok(())

@@ -26,7 +26,22 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.extend([documents(), git()]);
     checks.extend(files(settings));
     checks.push(protected());
+    checks.push(strangers(settings));
     checks
+}
+
+/// What holds after words of a stranger, and what may not leave.
+fn strangers(settings: &Settings) -> Check {
+    let taint = settings.text("policy.taint").unwrap_or("auto");
+    let count = |many: usize, what: &str| format!("{many} {what}{}", if many == 1 { "" } else { "s" });
+    let baits = count(settings.list("secrets.canaries").len(), "canary").replace("canarys", "canaries");
+    let named = count(settings.list("scrub.secrets_env").len(), "named secret");
+    let told = format!("policy.taint is {taint}; {baits} and {named} may not be sent out");
+    if taint == "off" {
+        Check::weak("strangers", told, "set policy.taint to auto, so that pages cannot steer what goes out")
+    } else {
+        Check::good("strangers", told)
+    }
 }
 
 fn kernel() -> Check {
@@ -202,13 +217,35 @@ fn git() -> Check {
     let asked = Command::new(program).arg("--version").env_clear().current_dir("/").stdin(Stdio::null()).output();
     match asked {
         Ok(output) if output.status.success() => {
-            Check::good("git", format!("{} ({program})", String::from_utf8_lossy(&output.stdout).trim()))
+            let told = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if is_mended(&told) {
+                Check::good("git", format!("{told} ({program})"))
+            } else {
+                Check::weak("git", format!("{told} ({program}) may run hooks of a cloned submodule"), MEND_GIT)
+            }
         }
         Ok(output) => {
             Check::weak("git", String::from_utf8_lossy(&output.stderr).trim().to_owned(), "mend the git package")
         }
         Err(error) => Check::weak("git", error.to_string(), "mend the git package"),
     }
+}
+
+const MEND_GIT: &str =
+    "update git to a release from July 2025 or later; do not clone submodules of strangers until then";
+
+/// The first release of each line of git in which a carriage return in a submodule's path does no harm.
+const MENDED: [(u32, u32); 8] = [(43, 7), (44, 4), (45, 4), (46, 4), (47, 3), (48, 2), (49, 1), (50, 1)];
+
+/// Whether a version of git is one of those; one that cannot be read is.
+fn is_mended(told: &str) -> bool {
+    let number = |part: Option<&str>| part.and_then(|it| it.parse::<u32>().ok());
+    let mut parts = told.trim_start_matches("git version ").split(['.', ' ']);
+    let (Some(major), Some(line), patch) = (number(parts.next()), number(parts.next()), number(parts.next())) else {
+        return true;
+    };
+    let first = MENDED.iter().find(|(mended, _)| *mended == line).map(|(_, patch)| *patch);
+    major > 2 || (major == 2 && (line > 50 || first.is_some_and(|first| patch.unwrap_or(0) >= first)))
 }
 
 /// The settings files that count, and those that do not.
@@ -247,4 +284,24 @@ fn protected() -> Check {
     let some: Vec<_> = names.iter().copied().filter(|it| !it.contains('*')).step_by(names.len().div_ceil(8)).collect();
     let text = format!("no tool writes {} names, in any spelling, such as {}", names.len(), some.join(", "));
     Check::good("protected", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_git_is_told_of() {
+        for (told, mended) in [
+            ("git version 2.47.3", true),
+            ("git version 2.47.2", false),
+            ("git version 2.39.5 (Apple Git-154)", false),
+            ("git version 2.50.1.windows.1", true),
+            ("git version 2.51.0", true),
+            ("git version 3.0.0", true),
+            ("something else", true),
+        ] {
+            assert_eq!(is_mended(told), mended, "{told}");
+        }
+    }
 }

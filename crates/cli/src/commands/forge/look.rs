@@ -1,23 +1,22 @@
 //! `helve forge status` and `watch`: where runs and their tasks stand.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt::Write as _,
     fs,
-    io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
     process::ExitCode,
     time::Duration,
 };
 
 use helve_agent::forge::Home;
-use helve_contract::jiff::Timestamp;
 use helve_tools::artifacts::{
     ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
 };
 use serde_json::{Value, json};
 
-use super::{Choice, home, known, visitor};
+use super::{Choice, draw::Canvas, home, known, visitor};
 use crate::{
     fault::{Fault, Outcome},
     print::harmless,
@@ -37,13 +36,17 @@ pub(super) struct Args {
 }
 
 /// Everything that is shown of a run.
-struct Seen {
-    state: Option<RunState>,
-    dag: Option<Dag>,
-    status: Option<DagStatus>,
-    requests: Vec<ChangeRequest>,
+pub(crate) struct Seen {
+    /// How the run as a whole stands.
+    pub(crate) state: Option<RunState>,
+    /// The plan with all that was added to it.
+    pub(crate) dag: Option<Dag>,
+    /// Where the tasks stand.
+    pub(crate) status: Option<DagStatus>,
+    /// The change requests, decided or not.
+    pub(crate) requests: Vec<ChangeRequest>,
     /// What the agents of tasks said or did last, a line each.
-    lines: HashMap<String, String>,
+    pub(crate) lines: HashMap<String, String>,
 }
 
 impl Args {
@@ -76,13 +79,19 @@ impl Args {
             None => home.runs().pop().ok_or_else(|| Fault::usage("no runs yet; begin one with `helve forge plan`"))?,
         };
         setup::runtime()?.block_on(async {
+            let mut canvas = Canvas::found().filter(|_| !self.json);
             let mut before = String::new();
             loop {
                 let seen = see(&home, &run).await?;
-                let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run, true) };
-                if text != before {
-                    redraw(&before, &text)?;
-                    before = text;
+                match &mut canvas {
+                    Some(canvas) => canvas.draw(&run, &seen)?,
+                    None => {
+                        let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run, true) };
+                        for line in news(&before, &text) {
+                            say!("{line}");
+                        }
+                        before = text;
+                    }
                 }
                 if seen.rests() {
                     return Ok(ExitCode::SUCCESS);
@@ -96,17 +105,14 @@ impl Args {
     }
 }
 
-/// Writes over what was there on a terminal; below it elsewhere.
-fn redraw(before: &str, text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if out.is_terminal() && !before.is_empty() {
-        write!(out, "\u{1b}[{}A\u{1b}[J", before.lines().count())?;
-    }
-    writeln!(out, "{text}")?;
-    out.flush()
+/// The lines that were not there before: what a reader of lines wants to know.
+fn news<'a>(before: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let known: HashSet<String> = before.lines().map(str::to_owned).collect();
+    text.lines().filter(move |line| !known.contains(*line))
 }
 
-async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
+/// Looks at a run.
+pub(crate) async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
     let call = visitor(home, run);
     let room = Room::of(&call)?;
     let dag = match room.bytes("dag.json").await? {
@@ -162,16 +168,19 @@ impl Seen {
         json!({ "runId": run, "state": self.state, "tasks": self.status.as_ref().map(|it| &it.nodes), "changeRequests": open })
     }
 
-    fn text(&self, run: &str, whole: bool) -> String {
+    /// How the run stands, in a line.
+    pub(super) fn headline(&self, run: &str) -> String {
         let word = self.state.as_ref().map_or_else(|| "planning".to_owned(), |it| it.status.to_string());
         let (Some(dag), Some(status)) = (&self.dag, &self.status) else {
             return format!("{run}: {word}, no graph yet");
         };
         let merged = status.nodes.values().filter(|it| it.status == Status::Merged).count();
-        let mut text = format!("{run}: {word}, {merged} of {} merged", dag.nodes.len());
-        if !whole {
-            return text;
-        }
+        format!("{run}: {word}, {merged} of {} merged", dag.nodes.len())
+    }
+
+    fn text(&self, run: &str, whole: bool) -> String {
+        let mut text = self.headline(run);
+        let (Some(dag), Some(status), true) = (&self.dag, &self.status, whole) else { return text };
         for node in dag.order() {
             let Some(state) = status.nodes.get(&node.id) else { continue };
             let kind = if node.kind == NodeKind::Refinery {
@@ -187,14 +196,10 @@ impl Seen {
             let attempt =
                 if state.current_attempt > 1 { format!("  attempt {}", state.current_attempt) } else { String::new() };
             _ = write!(text, "\n  {:<11} {}  ({kind}){after}{attempt}", state.status.to_string(), node.id);
-            if state.status == Status::Running {
-                let since = state.started_at.filter(|_| io::stdout().is_terminal());
-                if let Some(since) = since {
-                    _ = write!(text, "  {} s", Timestamp::now().duration_since(since).as_secs());
-                }
-                if let Some(line) = self.lines.get(&node.id) {
-                    _ = write!(text, "\n              {line}");
-                }
+            if state.status == Status::Running
+                && let Some(line) = self.lines.get(&node.id)
+            {
+                _ = write!(text, "\n              {line}");
             }
             if let Some(why) =
                 state.last_error.as_deref().filter(|_| matches!(state.status, Status::Failed | Status::Stale))

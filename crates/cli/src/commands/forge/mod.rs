@@ -1,6 +1,8 @@
 //! `helve forge`: plans of many tasks, executed by agents on branches of a git repository.
 
-mod look;
+mod draft;
+mod draw;
+pub(crate) mod look;
 mod plan;
 mod work;
 
@@ -10,6 +12,9 @@ use clap::Subcommand;
 use helve_agent::forge::Home;
 use helve_contract::{Call, PathRules, Ports, Reading, Session, Workspace};
 use helve_tools::artifacts::{ChangeRequest, RequestStatus, Room};
+
+// For those who show and run planned runs elsewhere.
+pub(crate) use work::{How, Untaken, execute, stop_file, take_up};
 
 use super::Choice;
 use crate::{
@@ -37,7 +42,9 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum What {
     /// Talk with the captain until there is a plan.
-    #[command(after_help = "Example:\n  helve forge plan \"add a cache to the client\"")]
+    #[command(
+        after_help = "Examples:\n  helve forge plan \"add a cache to the client\"\n  helve forge plan export plan-1 ./draft"
+    )]
     Plan(plan::Args),
     /// Execute a run, or a folder with a plan (dag.json, tasks/, specs/).
     #[command(after_help = "Example:\n  helve forge run plan-1 --parallel 4")]
@@ -113,7 +120,7 @@ impl One {
     fn cancel(self) -> Outcome {
         let home = home(&self.choice.settings()?)?;
         let run = known(&home, &self.run)?;
-        std::fs::write(work::stop_file(&home, &run)?, "")?;
+        std::fs::write(stop_file(&home, &run)?, "")?;
         say!("the executor of {run} will stop its agents and end");
         Ok(ExitCode::SUCCESS)
     }
@@ -129,7 +136,7 @@ fn word(status: RequestStatus) -> &'static str {
 }
 
 /// The runs of the repository that is the workspace.
-fn home(settings: &Settings) -> Result<Home, Fault> {
+pub(crate) fn home(settings: &Settings) -> Result<Home, Fault> {
     if !settings.workspace.join(".git").is_dir() {
         return Err(Fault::usage(format!(
             "{} is not the top of a git repository; go to one, or make one with `git init` and a first commit",
@@ -140,7 +147,7 @@ fn home(settings: &Settings) -> Result<Home, Fault> {
 }
 
 /// A run that exists.
-fn known(home: &Home, run: &str) -> Result<String, Fault> {
+pub(crate) fn known(home: &Home, run: &str) -> Result<String, Fault> {
     let runs = home.runs();
     if runs.iter().any(|it| it == run) {
         return Ok(run.to_owned());
@@ -150,7 +157,7 @@ fn known(home: &Home, run: &str) -> Result<String, Fault> {
 }
 
 /// A call that looks at a run's artifacts, and reaches nothing else.
-fn visitor(home: &Home, run: &str) -> Call {
+pub(crate) fn visitor(home: &Home, run: &str) -> Call {
     let nothing = Workspace::new([], PathRules::default(), Reading::Absolute);
     let mut session = Session::new("forge", nothing, Ports::new(Arc::new(helve_hosts::Local::new())));
     session.errand = Some(home.errand(run, ""));

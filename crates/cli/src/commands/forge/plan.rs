@@ -6,11 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use helve_agent::{Agent, Event, Need, Workshop as _, forge::Home, prompt};
-use helve_contract::ports::Expect;
+use helve_agent::{
+    Agent, Event, Need, Workshop as _,
+    forge::{Diary, Home},
+    prompt,
+};
+use helve_contract::{Session, ports::Expect};
+use helve_hosts::memory::Memory;
 use helve_tools::artifacts::{Phase, Room, RunState, RunStatus, name};
 
-use super::{Choice, home, visitor};
+use tokio::sync::Notify;
+
+use super::{Choice, draft, home, visitor};
 use crate::{
     commands::run::Limits,
     fault::{Fault, Outcome},
@@ -25,7 +32,10 @@ const CAPTAIN: &str = "You are the captain: you plan work that other agents will
     nothing in the repository yourself.";
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// What is to be done; more can be said when the captain asks.
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
@@ -38,8 +48,18 @@ pub(super) struct Args {
     run: Option<String>,
 }
 
+#[derive(clap::Subcommand)]
+enum Other {
+    /// Write out what the captain of a run drafted in memory.
+    #[command(after_help = "Example:\n  helve forge plan export plan-1 ./draft")]
+    Export(draft::Export),
+}
+
 impl Args {
     pub(super) fn run(self) -> Outcome {
+        if let Some(Other::Export(export)) = self.other {
+            return export.run();
+        }
         let settings = self.choice.settings_quietly(self.limits.flags())?;
         let home = home(&settings)?;
         let run = self.run.clone().unwrap_or_else(|| free(&home));
@@ -48,20 +68,22 @@ impl Args {
         let bench = Bench::new(settings, &helve_dialects::forge(), &runtime)?;
         runtime.block_on(async {
             bench.find_model(None).await?;
-            let agent = captain(&bench, &home, &run).await?;
             let visitor = visitor(&home, &run);
             let room = Room::of(&visitor)?;
             begin(&room, &home, &run).await?;
+            let captain = Captain::called(&bench, &home, &run).await?;
+            draft::load(&room, &captain.memory).await?;
+            let mut kept = Vec::new();
             let mut words = match self.prompt {
                 Some(prompt) => Some(prompt),
                 None => heard()?,
             };
             while let Some(said) = words {
-                agent.say(&said).await?;
+                captain.say(&said, &room, &mut kept).await?;
                 say!("");
                 words = if io::stdin().is_terminal() { heard()? } else { None };
             }
-            finish(&room, &run).await?;
+            finish(&room, &home, &run).await?;
             setup::end_servers(bench.servers()).await;
             Ok::<_, Fault>(())
         })?;
@@ -76,27 +98,72 @@ fn free(home: &Home) -> String {
     (1..=taken.len() + 1).map(|number| format!("plan-{number}")).find(|name| !taken.contains(name)).unwrap_or_default()
 }
 
-async fn captain(bench: &Arc<Bench>, home: &Home, run: &str) -> Result<Agent, Fault> {
-    let need = Need {
-        id: format!("{run}-captain"),
-        dialect: Some("forge".into()),
-        agent: Some("captain".into()),
-        role: Some("captain".into()),
-        workspace: Some(home.repo().to_owned()),
-        errand: Some(home.errand(run, "")),
-        record: Some(home.events(run)?),
-        ..Need::default()
-    };
-    let (engine, session) = bench.equip(&need)?;
-    let mut agent = Agent::new(engine, session, bench.model(None)?);
-    agent.system = prompt::system(&agent.engine, &agent.session, CAPTAIN).await;
-    agent.budget = bench.budget();
-    agent.watcher = Arc::new(|event: &Event| match event {
-        Event::Text(text) => print::bytes(print::harmless(text).as_bytes()),
-        Event::Calling { name, .. } => remark!("  {name}"),
-        _ => {}
-    });
-    Ok(agent)
+/// A captain, and what it drafts in.
+struct Captain {
+    agent: Agent,
+    memory: Memory,
+    /// Told when the draft may have changed.
+    drafted: Arc<Notify>,
+    /// The conversation as it was opened; what is made for it lasts as long as this.
+    _seat: Arc<Session>,
+}
+
+impl Captain {
+    async fn called(bench: &Arc<Bench>, home: &Home, run: &str) -> Result<Self, Fault> {
+        let need = Need {
+            id: format!("{run}-captain"),
+            dialect: Some("forge".into()),
+            agent: Some("captain".into()),
+            role: Some("captain".into()),
+            workspace: Some(home.repo().to_owned()),
+            errand: Some(home.errand(run, "")),
+            record: Some(home.events(run)?),
+            ..Need::default()
+        };
+        let (engine, seat) = bench.equip(&need)?;
+        let memory = setup::drafting(bench.settings(), &seat);
+        let mut session = seat.within(seat.workspace.clone());
+        session.draft = Some(Arc::new(memory.session(&need.id)));
+        let mut agent = Agent::new(engine, Arc::new(session), bench.model(None)?);
+        agent.system = prompt::system(&agent.engine, &agent.session, CAPTAIN).await;
+        agent.budget = bench.budget();
+        let (diary, drafted) = (Diary::open(home, run)?, Arc::new(Notify::new()));
+        let changed = drafted.clone();
+        agent.watcher = Arc::new(move |event: &Event| {
+            diary.hear(event);
+            match event {
+                Event::Text(text) => print::bytes(print::harmless(text).as_bytes()),
+                Event::Calling { name, .. } => remark!("  {name}"),
+                Event::Called { name, .. } if name.starts_with("plan_") => changed.notify_one(),
+                _ => {}
+            }
+        });
+        Ok(Self { agent, memory, drafted, _seat: seat })
+    }
+
+    /// Says something to it. What it drafts is kept as it goes on, so that a crash loses one call at most.
+    async fn say(&self, words: &str, room: &Room<'_>, kept: &mut Vec<u8>) -> Result<(), Fault> {
+        let saying = self.agent.say(words);
+        tokio::pin!(saying);
+        loop {
+            tokio::select! {
+                said = &mut saying => {
+                    said?;
+                    break;
+                }
+                () = self.drafted.notified() => self.keep(room, kept).await,
+            }
+        }
+        self.keep(room, kept).await;
+        Ok(())
+    }
+
+    /// A draft that cannot be kept stops nobody; it is said.
+    async fn keep(&self, room: &Room<'_>, kept: &mut Vec<u8>) {
+        if let Err(fault) = draft::save(room, &self.memory, kept).await {
+            remark!("{fault}");
+        }
+    }
 }
 
 /// What the user types; none at the end.
@@ -113,32 +180,43 @@ fn heard() -> Result<Option<String>, Fault> {
 async fn begin(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
     room.still_planning().await?;
     if room.state().await?.is_none() {
-        let state = RunState::planned(run, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now());
-        room.keep_record("run-state.json", &state, Expect::Absent).await?;
+        room.keep_record("run-state.json", &planned(home, run), Expect::Absent).await?;
     }
     Ok(())
 }
 
 /// Says what there is now.
-async fn finish(room: &Room<'_>, run: &str) -> Result<(), Fault> {
+async fn finish(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
     if room.bytes("dag.json").await?.is_none() {
         say!("{run} has no graph yet; go on with: helve forge plan --run {run}");
         return Ok(());
     }
-    let dag = room.dag().await?;
-    let (tasks, refineries) = dag.counts();
-    room.revise(
-        "run-state.json",
-        || Err(helve_contract::Error::failed("the run has lost its state")),
-        |state: &mut RunState| {
-            (state.status, state.current_phase) = (RunStatus::PlanReview, Phase::PlanReview);
-            state.total_tasks = dag.nodes.len();
-            Ok(())
-        },
-    )
-    .await?;
+    let (tasks, refineries) = finalized(room, home, run).await?;
     say!(
         "{run}: {tasks} tasks and {refineries} refineries; look at .forge/artifacts/{run}, then: helve forge run {run}"
     );
     Ok(())
+}
+
+/// The plan is whole and waits for a person: notes it, and says how many tasks and refineries there are.
+pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &str) -> Result<(usize, usize), Fault> {
+    let dag = room.dag().await?;
+    let (tasks, refineries) = dag.counts();
+    Diary::open(home, run)?.finalized(tasks, refineries, room.names("specs").await?.len());
+    let last = home.last_event(run);
+    let planned = || Ok(planned(home, run));
+    room.revise("run-state.json", planned, |state: &mut RunState| {
+        (state.status, state.current_phase) = (RunStatus::PlanReview, Phase::PlanReview);
+        state.total_tasks = dag.nodes.len();
+        if let Some((id, seq)) = &last {
+            (state.last_event_id, state.last_event_seq) = (id.clone(), *seq);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok((tasks, refineries))
+}
+
+fn planned(home: &Home, run: &str) -> RunState {
+    RunState::planned(run, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now())
 }

@@ -4,15 +4,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
-use helve_agent::forge::{Executor, Home, Settings as Executing, Summary};
-use helve_contract::{CancellationToken, Tool as _};
-use helve_tools::{
-    artifacts::{CreateSpec, CreateTask, RunStatus, SetDag},
-    git::branch_name,
-};
+use helve_agent::forge::{Diary, Executor, Home, Settings as Executing, Summary};
+use helve_contract::{CancellationToken, Error, Tool as _};
+use helve_tools::artifacts::{CreateSpec, CreateTask, Room, RunStatus, SetDag};
 
 use super::{Choice, home, known, visitor};
 use crate::{
@@ -49,8 +47,88 @@ pub(super) struct Args {
 }
 
 /// The file whose presence stops a run's executor.
-pub(super) fn stop_file(home: &Home, run: &str) -> Result<PathBuf, Fault> {
+pub(crate) fn stop_file(home: &Home, run: &str) -> Result<PathBuf, Fault> {
     Ok(home.events(run)?.with_file_name("stop"))
+}
+
+/// How a run is executed.
+pub(crate) struct How {
+    /// The branch that everything ends in; `None`: the one that is checked out.
+    pub(crate) base: Option<String>,
+    /// Agents at once.
+    pub(crate) parallel: usize,
+    /// How long an agent may be silent.
+    pub(crate) stale_after: Duration,
+    /// Change requests wait for a person, and not for the captain.
+    pub(crate) ask_about_changes: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        let usual = Executing::default();
+        Self {
+            base: None,
+            parallel: usual.parallel,
+            stale_after: usual.stale_after,
+            ask_about_changes: usual.ask_about_changes,
+        }
+    }
+}
+
+/// Why a run could not be taken up.
+pub(crate) enum Untaken {
+    /// Another executor works in this repository; the text says which.
+    Busy(String),
+    /// Something else is in the way.
+    Fault(Fault),
+}
+
+impl From<Untaken> for Fault {
+    fn from(untaken: Untaken) -> Self {
+        match untaken {
+            Untaken::Busy(text) => Self::failed(text),
+            Untaken::Fault(fault) => fault,
+        }
+    }
+}
+
+/// Takes a run up in this process: from here on nobody else can execute in the repository. The bench must have found its
+/// model. What comes back does nothing before it is given to [`execute`].
+pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &str, how: &How) -> Result<Executor, Untaken> {
+    let base = how.base.clone().map_or_else(|| checked_out(home.repo()), Ok).map_err(Untaken::Fault)?;
+    let executing = Executing {
+        parallel: how.parallel.clamp(1, 16),
+        stale_after: how.stale_after.max(Duration::from_secs(1)),
+        heartbeat: (how.stale_after / 2).clamp(Duration::from_secs(1), Duration::from_secs(30)),
+        budget: bench.budget(),
+        model: bench.endpoint().map(|it| it.model.clone()).unwrap_or_default(),
+        ask_about_changes: how.ask_about_changes,
+        ..Executing::default()
+    };
+    let executor = Executor::open(bench.clone(), home.clone(), run, &base, executing).map_err(|error| match error {
+        Error::Denied(text) => Untaken::Busy(text),
+        error => Untaken::Fault(error.into()),
+    })?;
+    // Whoever asked an earlier executor to stop did not mean this one.
+    _ = fs::remove_file(stop_file(home, run).map_err(Untaken::Fault)?);
+    Ok(executor)
+}
+
+/// Executes a run until all is merged, or somebody must decide. It ends early when `cancel` is cancelled, and when
+/// `helve forge cancel` asks for it; its agents get a moment to end.
+pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> Result<Summary, Fault> {
+    let stop = stop_file(executor.home(), executor.run_id())?;
+    let watch = async {
+        while !stop.exists() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        summary = executor.run(cancel) => Ok(summary?),
+        () = watch => Err(Fault::failed("the run was not waited for")),
+    }
 }
 
 impl Args {
@@ -62,41 +140,30 @@ impl Args {
             folder if folder.join("dag.json").is_file() => runtime.block_on(imported(&home, folder))?,
             _ => known(&home, &self.what)?,
         };
-        let base = self.base.clone().map_or_else(|| checked_out(home.repo()), Ok)?;
-        branch_name(&base)?;
-        let stop = stop_file(&home, &run)?;
-        _ = fs::remove_file(&stop);
-        let dialect = helve_dialects::forge();
-        let bench = Bench::new(settings, &dialect, &runtime)?;
-        let executing = Executing {
-            parallel: self.parallel.clamp(1, 16),
-            stale_after: Duration::from_secs(self.stale_after.max(1)),
-            heartbeat: Duration::from_secs((self.stale_after / 2).clamp(1, 30)),
-            budget: bench.budget(),
+        let how = How {
+            base: self.base,
+            parallel: self.parallel,
+            stale_after: Duration::from_secs(self.stale_after),
             ask_about_changes: self.ask_about_changes,
-            ..Executing::default()
         };
+        let bench = Bench::new(settings, &helve_dialects::forge(), &runtime)?;
         let summary = runtime.block_on(async {
             bench.find_model(None).await?;
-            let executor = Executor::open(bench.clone(), home.clone(), &run, &base, executing)?;
+            let executor = take_up(&bench, &home, &run, &how)?;
             say!("executing {run}; watch it with: helve forge watch {run}");
             let cancel = CancellationToken::new();
-            let ending = cancel.clone();
-            let watch = async move {
-                loop {
-                    tokio::select! {
-                        () = tokio::time::sleep(Duration::from_secs(1)) => if stop.exists() { break },
-                        () = setup::asked_to_stop() => break,
-                    }
+            let asked = async {
+                tokio::select! {
+                    () = setup::asked_to_stop() => cancel.cancel(),
+                    () = cancel.cancelled() => {}
                 }
                 remark!("stopping; agents get a moment to end");
-                ending.cancel();
                 setup::asked_to_stop().await;
             };
             let summary = tokio::select! {
-                summary = executor.run(&cancel) => summary?,
+                summary = execute(&executor, &cancel) => summary?,
                 // Whoever asks twice does not want to wait.
-                () = watch => std::process::exit(130),
+                () = asked => std::process::exit(130),
             };
             setup::end_servers(bench.servers()).await;
             Ok::<_, Fault>(summary)
@@ -140,9 +207,11 @@ async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
     let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let run = dag.get("runId").and_then(|it| it.as_str()).map_or(named, str::to_owned);
     let call = visitor(home, helve_tools::artifacts::name("run", &run)?);
-    if home.runs().contains(&run) {
+    // An import that was cut off is done again; its last step is the graph.
+    if home.artifacts().join(&run).join("dag.json").exists() {
         return Ok(run);
     }
+    let diary = Diary::open(home, &run)?;
     for (kind, path) in documents(folder)? {
         let content = fs::read_to_string(&path)?;
         let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
@@ -153,9 +222,12 @@ async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
                 CreateTask { task_id, content }.run(&call).await
             }
         };
-        kept.map_err(|error| Fault::failed(format!("{}: {error}", path.display())))?;
+        let kept = kept.map_err(|error| Fault::failed(format!("{}: {error}", path.display())))?;
+        diary.written(kept["path"].as_str().unwrap_or_default(), kind.trim_end_matches('s'));
     }
-    SetDag { dag }.run(&call).await?;
+    let kept = SetDag { dag }.run(&call).await?;
+    diary.written(kept["path"].as_str().unwrap_or_default(), "dag");
+    super::plan::finalized(&Room::of(&call)?, home, &run).await?;
     Ok(run)
 }
 

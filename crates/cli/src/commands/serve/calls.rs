@@ -9,25 +9,40 @@ use std::{
 };
 
 use helve_agent::{Need, Workshop as _};
-use helve_contract::{Call, CancellationToken, Reply, Session};
+use helve_contract::{Call, CancellationToken, Reply, Session, ports::Nobody};
 use helve_engine::Engine;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::say::No;
-use crate::{setup, state, workshop::Bench};
+use crate::{
+    setup, state,
+    workshop::{Bench, Reach, Somebody},
+};
 
 /// How many calls go on at once.
 const AT_ONCE: usize = 32;
+/// How many of those that ask, which may wait for a person.
+const ASKING: usize = 100;
+
+/// Whose consent a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Consent {
+    /// Its maker's: nothing is asked, and what is denied stays denied.
+    Given,
+    /// Nobody's yet: the mode decides what is asked at the page.
+    Asked,
+}
 
 /// What was made, by dialect.
-type Made = BTreeMap<String, (Arc<Engine>, Arc<Session>)>;
+type Made = BTreeMap<(String, Consent), (Arc<Engine>, Arc<Session>)>;
 
 /// Where calls are made.
 pub(super) struct Calls {
     bench: Arc<Bench>,
     made: Mutex<Made>,
     places: Semaphore,
+    asking: Semaphore,
     numbers: AtomicU64,
     /// Set when calls that still run must end.
     stop: CancellationToken,
@@ -35,14 +50,24 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(bench: Arc<Bench>) -> Self {
-        let places = Semaphore::new(AT_ONCE);
-        Self { bench, made: Mutex::default(), places, numbers: AtomicU64::new(1), stop: CancellationToken::new() }
+        Self {
+            bench,
+            made: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+            asking: Semaphore::new(ASKING),
+            numbers: AtomicU64::new(1),
+            stop: CancellationToken::new(),
+        }
     }
 
-    /// One call. It is the caller's consent, as with `helve call`: nothing is asked, and what is denied stays denied.
-    pub(super) async fn call(&self, dialect: &str, tool: &str, args: Value) -> Result<Reply, No> {
-        let _place = self.places.try_acquire().map_err(|_| No::busy("too many calls are running; come back later"))?;
-        let (engine, session) = self.of(dialect)?;
+    /// One call.
+    pub(super) async fn call(&self, dialect: &str, consent: Consent, tool: &str, args: Value) -> Result<Reply, No> {
+        let places = match consent {
+            Consent::Given => &self.places,
+            Consent::Asked => &self.asking,
+        };
+        let _place = places.try_acquire().map_err(|_| No::busy("too many calls are running; come back later"))?;
+        let (engine, session) = self.of(dialect, consent)?;
         if engine.get(tool).is_none() {
             return Err(No::missing(crate::commands::call::absent(tool, &engine)));
         }
@@ -60,21 +85,24 @@ impl Calls {
         }
     }
 
-    fn of(&self, dialect: &str) -> Result<(Arc<Engine>, Arc<Session>), No> {
+    fn of(&self, dialect: &str, consent: Consent) -> Result<(Arc<Engine>, Arc<Session>), No> {
         let mut made = self.lock();
-        if let Some((engine, session)) = made.get(dialect) {
+        let key = (dialect.to_owned(), consent);
+        if let Some((engine, session)) = made.get(&key) {
             return Ok((engine.clone(), session.clone()));
         }
-        let settings = self.bench.settings();
-        let need = Need {
-            id: format!("api-{dialect}-{}", state::random_id().map_err(No::broken)?),
-            dialect: Some(dialect.to_owned()),
-            mode: Some(setup::mode_by_hand(settings)),
-            alone: true,
-            ..Need::default()
+        let id = state::random_id().map_err(No::broken)?;
+        let need = Need { dialect: Some(dialect.to_owned()), ..Need::default() };
+        let pair = match consent {
+            Consent::Given => {
+                let mode = Some(setup::mode_by_hand(self.bench.settings()));
+                let nobody = Somebody { user: Arc::new(Nobody), approver: None, reach: Reach::Seated };
+                let need = Need { id: format!("api-{dialect}-{id}"), mode, ..need };
+                self.bench.equip_for(&need, &nobody).map_err(No::broken)?
+            }
+            Consent::Asked => self.bench.equip(&Need { id: format!("ask-{dialect}-{id}"), ..need })?,
         };
-        let pair = self.bench.equip(&need)?;
-        made.insert(dialect.to_owned(), pair.clone());
+        made.insert(key, pair.clone());
         Ok(pair)
     }
 

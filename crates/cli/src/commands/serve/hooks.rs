@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use helve_agent::{Agent, Budget, Need, Workshop as _, prompt};
+use helve_agent::{Agent, Budget, Need, Workshop as _, prompt, scheduler::Deliver as _};
 use helve_contract::CancellationToken;
 use helve_web::channels::{Format, Inbound, Taken};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::talks::Talks;
 use crate::{config::Settings, fault::Fault, print::harmless, remark, setup, workshop::Bench};
 
 /// How many messages may wait.
@@ -55,14 +56,14 @@ impl Hooks {
 
 impl Posts {
     /// Hands one message after the other to the model, until the server is to end.
-    pub(super) async fn work(mut self, bench: &Arc<Bench>, closing: &CancellationToken) {
+    pub(super) async fn work(mut self, bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
         loop {
             let taken = tokio::select! {
                 taken = self.0.recv() => taken,
                 () = closing.cancelled() => return,
             };
             let Some(taken) = taken else { return };
-            if let Err(error) = turn(bench, &taken, closing).await {
+            if let Err(error) = turn(bench, talks, &taken, closing).await {
                 remark!("helve: the hook {}: {}", harmless(&taken.hook), harmless(&error.to_string()));
             }
         }
@@ -70,9 +71,19 @@ impl Posts {
 }
 
 /// One message, to the end of the model's answer. The conversation keeps both.
-async fn turn(bench: &Arc<Bench>, taken: &Taken, closing: &CancellationToken) -> helve_contract::Result<()> {
+async fn turn(
+    bench: &Arc<Bench>,
+    talks: &Talks,
+    taken: &Taken,
+    closing: &CancellationToken,
+) -> helve_contract::Result<()> {
     let settings = bench.settings();
-    let need = Need { id: format!("hook:{}", taken.hook), alone: true, ..Need::default() };
+    let id = format!("hook:{}", taken.hook);
+    // Somebody may be talking in it.
+    if talks.deliver(&id, &taken.text, closing).await.is_some() {
+        return Ok(());
+    }
+    let need = Need { id, alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
     let budget = Budget {
         turns: u32::try_from(settings.number("schedule.max_turns")).ok(),
@@ -83,6 +94,7 @@ async fn turn(bench: &Arc<Bench>, taken: &Taken, closing: &CancellationToken) ->
     let title = Some(format!("webhook: {}", taken.hook));
     let agent = Agent { budget, system, title, ..Agent::new(engine, session.clone(), bench.model(None)?) };
     let handle = agent.handle.clone();
+    let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
     let mut said = std::pin::pin!(agent.say(&taken.text));
     let said = tokio::select! {
         said = &mut said => said,
@@ -91,6 +103,7 @@ async fn turn(bench: &Arc<Bench>, taken: &Taken, closing: &CancellationToken) ->
             said.await
         }
     };
+    turn.end(&said);
     setup::end_tasks(session).await;
     said.map(drop)
 }

@@ -12,7 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use serde_json::Value;
+use helve_contract::jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// How many events are kept, and how many bytes of them.
@@ -20,6 +21,13 @@ const MOST: usize = 2000;
 const LARGEST: usize = 4 << 20;
 /// How many tools are told apart: a model may call anything by any name.
 const TOOLS: usize = 500;
+
+/// How many calls are known by what they are about, and how many letters of that.
+const OPEN: usize = 500;
+const SUMMARY: usize = 300;
+/// How many refused calls are remembered, and how many letters of the reason.
+const DENIED: usize = 100;
+const WHY: usize = 1000;
 
 /// The last events, and numbers about all.
 pub(super) struct Hub {
@@ -36,6 +44,10 @@ struct Kept {
     /// How many there were before the first that is kept.
     gone: u64,
     calls: BTreeMap<(String, &'static str), Tally>,
+    /// What calls are about that have not ended: by run and call, oldest first.
+    open: VecDeque<(Value, Value, String)>,
+    /// Calls that were refused, oldest first.
+    denied: VecDeque<Value>,
 }
 
 #[derive(Default)]
@@ -60,12 +72,27 @@ impl Hub {
         _ = self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1));
     }
 
+    /// Tells something of our own.
+    pub(super) fn tell(&self, kind: &str, dialect: &str, data: Value) {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+        self.hear(dialect, &json!({ "timestamp": now, "type": kind, "data": data }));
+    }
+
+    /// The last calls that were refused, newest first.
+    pub(super) fn denied(&self) -> Vec<Value> {
+        self.lock().denied.iter().rev().cloned().collect()
+    }
+
     /// Takes an event in, with its number here and its dialect.
     pub(super) fn hear(&self, dialect: &str, event: &Value) {
         let mut event = event.clone();
         let mut kept = self.lock();
+        if event["type"] == "tool.call" {
+            kept.begins(&event);
+        }
         if event["type"] == "tool.result" {
             kept.count(&event["data"]);
+            kept.ends(dialect, &event);
         }
         event["dialect"] = dialect.into();
         event["at"] = (kept.last() + 1).into();
@@ -91,8 +118,8 @@ impl Hub {
         self.changed.subscribe()
     }
 
-    /// The numbers, as Prometheus reads them.
-    pub(super) fn metrics(&self) -> String {
+    /// The numbers, as Prometheus reads them, with how many questions wait and how many conversations work.
+    pub(super) fn metrics(&self, waiting: usize, working: usize) -> String {
         let mut text = String::new();
         let head = |name: &str, kind: &str, help: &str| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         let counts = head("helve_calls_total", "counter", "Calls of tools that ended.");
@@ -107,6 +134,10 @@ impl Hub {
         text.push_str(&(counts + &of_counts + &times + &of_times));
         text.push_str(&head("helve_sessions", "gauge", "MCP sessions that are open."));
         _ = writeln!(text, "helve_sessions {}", self.sessions.load(Ordering::Relaxed));
+        text.push_str(&head("helve_approvals_pending", "gauge", "Questions that wait for a person."));
+        _ = writeln!(text, "helve_approvals_pending {waiting}");
+        text.push_str(&head("helve_conversations_working", "gauge", "Conversations in which a turn runs."));
+        _ = writeln!(text, "helve_conversations_working {working}");
         text.push_str(&head("helve_uptime_seconds", "gauge", "How long this process has been serving."));
         _ = writeln!(text, "helve_uptime_seconds {:.3}", self.began.elapsed().as_secs_f64());
         text.push_str(&head("process_resident_memory_bytes", "gauge", "Memory of this process."));
@@ -134,6 +165,35 @@ impl Kept {
         }
     }
 
+    fn begins(&mut self, event: &Value) {
+        let args = event["data"]["args"].to_string();
+        let about = args.chars().take(SUMMARY).collect();
+        self.open.push_back((event["runId"].clone(), event["data"]["callId"].clone(), about));
+        if self.open.len() > OPEN {
+            self.open.pop_front();
+        }
+    }
+
+    fn ends(&mut self, dialect: &str, event: &Value) {
+        let data = &event["data"];
+        let place = self.open.iter().position(|(run, call, _)| *run == event["runId"] && *call == data["callId"]);
+        let about = place.and_then(|it| self.open.remove(it)).map(|(_, _, about)| about).unwrap_or_default();
+        if data["denied"] != true {
+            return;
+        }
+        let why = match &data["result"] {
+            Value::String(text) => text.clone(),
+            other => other["error"].as_str().map_or_else(|| other.to_string(), str::to_owned),
+        };
+        self.denied.push_back(json!({
+            "at": event["timestamp"], "dialect": dialect, "session": event["runId"], "tool": data["tool"],
+            "summary": about, "why": why.chars().take(WHY).collect::<String>(),
+        }));
+        if self.denied.len() > DENIED {
+            self.denied.pop_front();
+        }
+    }
+
     fn count(&mut self, data: &Value) {
         let outcome = if data["isError"] == true { "error" } else { "ok" };
         let mut key: (String, _) = (data["tool"].as_str().unwrap_or_default().chars().take(64).collect(), outcome);
@@ -158,8 +218,6 @@ fn resident() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn ended(tool: &str, is_error: bool) -> Value {
@@ -184,10 +242,28 @@ mod tests {
         for (tool, is_error) in [("read", false), ("read", false), ("a\"b", true)] {
             hub.hear("solo", &ended(tool, is_error));
         }
-        let text = hub.metrics();
+        let text = hub.metrics(0, 0);
         assert!(text.contains("helve_calls_total{tool=\"read\",outcome=\"ok\"} 2\n"), "{text}");
         assert!(text.contains("helve_call_seconds_sum{tool=\"read\",outcome=\"ok\"} 0.003000\n"), "{text}");
         assert!(text.contains("helve_calls_total{tool=\"a\\\"b\",outcome=\"error\"} 1\n"), "{text}");
+    }
+
+    #[test]
+    fn a_refused_call_is_remembered_with_what_it_was_about() {
+        let hub = Hub::new();
+        let event = |kind: &str, data: Value| json!({ "type": kind, "timestamp": "T", "runId": "r", "data": data });
+        hub.hear("solo", &event("tool.call", json!({ "callId": "1", "tool": "bash", "args": { "command": "rm x" } })));
+        let no = json!({ "callId": "1", "tool": "bash", "result": "no", "isError": true, "denied": true });
+        hub.hear("solo", &event("tool.result", no));
+        assert_eq!(
+            hub.denied(),
+            [json!({
+                "at": "T", "dialect": "solo", "session": "r", "tool": "bash", "summary": "{\"command\":\"rm x\"}",
+                "why": "no",
+            })]
+        );
+        hub.hear("solo", &event("tool.result", json!({ "callId": "2", "tool": "bash", "isError": true })));
+        assert_eq!((hub.denied().len(), hub.lock().open.len()), (1, 0));
     }
 
     #[test]
@@ -195,6 +271,6 @@ mod tests {
         let hub = Hub::new();
         (0..TOOLS + 10).for_each(|it| hub.hear("solo", &ended(&format!("t{it}"), true)));
         assert!(hub.lock().calls.len() <= TOOLS + 2);
-        assert!(hub.metrics().contains("helve_calls_total{tool=\"other\",outcome=\"error\"} 10\n"));
+        assert!(hub.metrics(0, 0).contains("helve_calls_total{tool=\"other\",outcome=\"error\"} 10\n"));
     }
 }

@@ -1,27 +1,37 @@
 //! `helve serve`: a page, an API, MCP and the scheduler in one process.
 
 mod api;
+mod board;
 mod calls;
+mod forge;
+mod guests;
 mod hooks;
 mod hub;
+mod memory;
 mod page;
 mod pass;
+mod policy;
+mod routes;
 mod say;
+mod schedules;
+mod sessions;
 mod site;
 mod stream;
+mod talks;
+mod tasks;
+mod turns;
 
 use std::{
-    io,
     net::{SocketAddr, ToSocketAddrs as _},
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use helve_agent::{Need, Workshop as _};
-use helve_contract::{CancellationToken, async_trait, ports::Nobody};
+use helve_agent::Need;
+use helve_contract::CancellationToken;
 use helve_engine::Mode;
-use helve_mcp::{ElicitApprover, ElicitUser, HttpOptions, Options, Rooms, Server, is_loopback, serve_http_beside};
+use helve_mcp::{ElicitApprover, ElicitUser, HttpOptions, Options, Server, is_loopback, serve_http_beside};
 use tokio::net::TcpListener;
 
 use super::{
@@ -33,11 +43,14 @@ use crate::{
     fault::{Fault, Outcome},
     notify::Told,
     remark, setup, state,
-    workshop::{Bench, Somebody},
+    workshop::{Bench, Reach, Somebody},
 };
+use board::Board;
+use guests::Hall;
 use hub::Hub;
 use pass::Pass;
 use site::Site;
+use turns::Turns;
 
 /// How long requests under way may take when the server is to end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -97,8 +110,14 @@ impl Args {
         let hub = Arc::new(Hub::new());
         let ear = hub.clone();
         bench.listen(Arc::new(move |dialect, event| ear.hear(dialect, event)));
-        let house = Counted { house: house(bench)?, hub: hub.clone() };
-        let first = house.house.first.clone();
+        let turns = Turns::new(hub.clone());
+        let heard = turns.clone();
+        bench.overhear(Arc::new(move |session, messages| heard.said(session, messages)));
+        let board = Board::new(hub.clone(), bench);
+        let everywhere = Reach::Everywhere;
+        bench.meet(Somebody { user: board.clone(), approver: Some(board.clone()), reach: everywhere });
+        let house = house(bench, &board)?;
+        let first = house.first.clone();
         let options = HttpOptions {
             tokens: vec![pass.token().to_owned()],
             hosts: self.allow_host.clone(),
@@ -117,19 +136,22 @@ impl Args {
         if !is_loopback(at.ip()) {
             remark!("helve: other machines can reach {at}; the token goes there unencrypted");
         }
-        let site = Arc::new(Site::new(bench.clone(), hub, pass, hooks, closing.clone()));
+        let site = Site::new(bench.clone(), board.clone(), turns, hub.clone(), (pass, hooks), closing.clone());
+        let site = Arc::new(site);
+        let hall = Hall { house, hub, guests: site.guests.clone() };
         let stop = async {
             stopping.await;
             remark!("helve: ends; what runs has {} s (again: at once)", DRAIN.as_secs());
             closing.cancel();
+            board.close();
             tokio::spawn(async {
                 setup::asked_to_stop().await;
                 std::process::exit(130);
             });
         };
-        let serving = serve_http_beside(listener, Arc::new(house), Some(site.clone()), options, stop);
+        let serving = serve_http_beside(listener, Arc::new(hall), Some(site.clone()), options, stop);
         let (served, ()) = tokio::join!(serving, background(bench, &site, posts));
-        site.calls.end().await;
+        site.end().await;
         setup::end_tasks(first).await;
         setup::end_servers(bench.servers()).await;
         Ok(served?)
@@ -147,23 +169,23 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
         Ok(model) => {
             remark!("helve: schedules run with {model}");
             site.found_model();
-            schedule::driver(bench, Arc::new(Told::new(bench.settings())))
+            schedule::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
         }
         Err(error) => Err(Fault::failed(format!("no model: schedules and webhooks wait ({error})"))),
     };
     match driver {
         Ok(driver) => {
-            let driver = driver.observed(Arc::new(schedule::log));
-            tokio::join!(driver.drive(closing.clone()), posts.work(bench, closing));
+            let driver = driver.observed(schedules::observer(site.turns.clone(), bench.settings().dialect()));
+            _ = site.driver.set(driver.clone());
+            tokio::join!(driver.drive(closing.clone()), posts.work(bench, &site.talks, closing));
         }
         Err(fault) => remark!("helve: {fault}"),
     }
 }
 
-/// The tools for clients that speak MCP.
-fn house(bench: &Arc<Bench>) -> Result<House, Fault> {
-    let approver = Arc::new(ElicitApprover::default());
-    bench.meet(Somebody { user: Arc::new(Nobody), approver: Some(approver.clone()) });
+/// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
+fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
+    let approver = Arc::new(ElicitApprover::or(board.clone()));
     let settings = bench.settings();
     let need = Need {
         id: format!("mcp-{}", state::random_id()?),
@@ -172,10 +194,11 @@ fn house(bench: &Arc<Bench>) -> Result<House, Fault> {
         mode: Some(setup::mode(settings).unwrap_or(Mode::Open)),
         ..Need::default()
     };
-    let (engine, mut session) = bench.equip(&need)?;
+    let guest = Somebody { user: board.clone(), approver: Some(approver.clone()), reach: Reach::Everywhere };
+    let (engine, mut session) = bench.equip_for(&need, &guest)?;
     // Nobody else holds the session yet.
     if let Some(session) = Arc::get_mut(&mut session) {
-        session.ports.user = Arc::new(ElicitUser::new(approver.clone(), engine.mode().clone()));
+        session.ports.user = Arc::new(ElicitUser::new(approver.clone(), engine.mode().clone()).or(board.clone()));
     }
     let options = Options {
         instructions: Some(mcp::instructions(settings, &engine)),
@@ -184,24 +207,4 @@ fn house(bench: &Arc<Bench>) -> Result<House, Fault> {
     };
     let make = move |session| Server::new(engine.clone(), session, options.clone());
     Ok(House { make: Box::new(make), first: session })
-}
-
-/// A house that counts who is in.
-struct Counted {
-    house: House,
-    hub: Arc<Hub>,
-}
-
-#[async_trait]
-impl Rooms for Counted {
-    async fn open(&self) -> io::Result<Arc<Server>> {
-        let server = self.house.open().await?;
-        self.hub.came();
-        Ok(server)
-    }
-
-    async fn close(&self, server: Arc<Server>) {
-        self.hub.went();
-        self.house.close(server).await;
-    }
 }

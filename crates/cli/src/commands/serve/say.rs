@@ -1,5 +1,7 @@
 //! Answers over HTTP: JSON, text, and refusals in one form.
 
+use std::fmt;
+
 use bytes::Bytes;
 use helve_mcp::{HttpBody, HttpReply};
 use http_body_util::{BodyExt as _, Full};
@@ -15,7 +17,7 @@ pub(super) struct No {
     status: StatusCode,
     code: &'static str,
     why: String,
-    allow: Option<&'static str>,
+    allow: Option<String>,
 }
 
 impl No {
@@ -34,6 +36,17 @@ impl No {
         Self::new(StatusCode::NOT_FOUND, "not_found", why)
     }
 
+    /// It cannot be done as things stand.
+    pub(super) fn conflict(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", why)
+    }
+
+    /// Nobody is there who could think about it.
+    pub(super) fn no_model() -> Self {
+        let why = "no model is configured here; set model.base_url and begin the server anew";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", why)
+    }
+
     /// Something of ours is broken.
     pub(super) fn broken(why: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why.to_string())
@@ -45,7 +58,8 @@ impl No {
     }
 
     /// Another method is wanted.
-    pub(super) fn method(allow: &'static str) -> Self {
+    pub(super) fn method(allow: impl Into<String>) -> Self {
+        let allow = allow.into();
         let why = format!("this address takes {allow}");
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why) }
     }
@@ -57,10 +71,16 @@ impl No {
         if self.status == StatusCode::UNAUTHORIZED {
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(allow) = self.allow {
-            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        if let Some(allow) = self.allow.and_then(|it| HeaderValue::from_str(&it).ok()) {
+            reply.headers_mut().insert(ALLOW, allow);
         }
         reply
+    }
+}
+
+impl fmt::Display for No {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status.as_u16(), self.why)
     }
 }
 

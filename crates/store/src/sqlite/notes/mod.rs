@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
     jiff::Timestamp,
-    ports::{FileMark, NewNote, Note, Notes, Recall, Recalled},
+    ports::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled},
 };
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
@@ -79,14 +79,29 @@ impl Notes for Sqlite {
             id: format!("note-{}", uuid()?),
             text: note.text.clone(),
             tags: note.tags.clone().unwrap_or_default(),
+            origin: note.origin.clone(),
+            held: matches!(note.origin, NoteOrigin::Stranger(_)),
             created: now,
             updated: now,
         };
         let (user, saved) = (user.to_owned(), note.clone());
         self.write(move |t| {
-            t.prepare_cached("INSERT INTO notes (id, user, text, tags, created, updated) VALUES (?1,?2,?3,?4,?5,?5)")?
-                .execute(params![note.id, user, note.text, serde_json::to_string(&note.tags)?, kept(now)])?;
+            t.prepare_cached(
+                "INSERT INTO notes (id, user, text, tags, created, updated, origin, held) VALUES (?1,?2,?3,?4,?5,?5,?6,?7)",
+            )?
+            .execute(params![
+                note.id,
+                user,
+                note.text,
+                serde_json::to_string(&note.tags)?,
+                kept(now),
+                note.origin.to_string(),
+                note.held
+            ])?;
             label(t, &note)?;
+            if note.held {
+                return Ok(());
+            }
             index::put(t, shelf::id(t, Kind::Notes, &user)?, &note.id, kept(now), &passages)
         })
         .await?;
@@ -112,7 +127,9 @@ impl Notes for Sqlite {
             label(t, &note)?;
             let shelf = shelf::id(t, Kind::Notes, &user)?;
             index::drop(t, shelf, &note.id)?;
-            index::put(t, shelf, &note.id, kept(note.created), &passages)?;
+            if !note.held {
+                index::put(t, shelf, &note.id, kept(note.created), &passages)?;
+            }
             Ok(Some(note))
         })
         .await
@@ -131,6 +148,25 @@ impl Notes for Sqlite {
         .await
     }
 
+    async fn release_note(&self, user: &str, id: &str) -> Result<bool> {
+        let (owner, wanted) = (user.to_owned(), id.to_owned());
+        let found = self.read(move |t| find(t, &owner, &wanted)).await?;
+        let Some(note) = found.filter(|note| note.held) else { return Ok(false) };
+        let passages = self.read_passages(cut::note(&note.text)).await;
+        let user = user.to_owned();
+        self.write(move |t| {
+            // The text is compared too: what the user let go is what is found.
+            let freed = t
+                .prepare_cached("UPDATE notes SET held = 0 WHERE id = ?1 AND user = ?2 AND held = 1 AND text = ?3")?
+                .execute(params![note.id, user, note.text])?;
+            if freed > 0 {
+                index::put(t, shelf::id(t, Kind::Notes, &user)?, &note.id, kept(note.created), &passages)?;
+            }
+            Ok(freed > 0)
+        })
+        .await
+    }
+
     async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)> {
         let user = user.to_owned();
         let (offset, most) = (offset.min(i64::MAX as u64), most.min(i64::MAX as u64));
@@ -139,7 +175,7 @@ impl Notes for Sqlite {
                 .prepare_cached("SELECT count(*) FROM notes WHERE user = ?1")?
                 .query_row([&user], |row| row.get::<_, u64>(0))?;
             let mut page = t.prepare_cached(
-                "SELECT id, text, tags, created, updated FROM notes WHERE user = ?1 \
+                "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE user = ?1 \
                  ORDER BY updated DESC, id LIMIT ?2 OFFSET ?3",
             )?;
             let notes = page.query_map(params![user, most, offset], note)?.collect::<Result<_, _>>()?;
@@ -190,9 +226,11 @@ fn label(t: &Transaction<'_>, note: &Note) -> anyhow::Result<()> {
 }
 
 fn find(t: &Transaction<'_>, user: &str, id: &str) -> anyhow::Result<Option<Note>> {
-    Ok(t.prepare_cached("SELECT id, text, tags, created, updated FROM notes WHERE id = ?1 AND user = ?2")?
-        .query_row(params![id, user], note)
-        .optional()?)
+    Ok(t.prepare_cached(
+        "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE id = ?1 AND user = ?2",
+    )?
+    .query_row(params![id, user], note)
+    .optional()?)
 }
 
 fn note(row: &Row<'_>) -> rusqlite::Result<Note> {
@@ -202,6 +240,8 @@ fn note(row: &Row<'_>) -> rusqlite::Result<Note> {
         tags: serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default(),
         created: told(row.get(3)?),
         updated: told(row.get(4)?),
+        origin: row.get::<_, String>(5)?.as_str().into(),
+        held: row.get(6)?,
     })
 }
 

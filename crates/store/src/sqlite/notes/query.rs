@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
-use super::{index, shelf::Shelf};
+use super::{index, shelf::Probe};
 use crate::embed::words;
 
 /// Bytes of a question that are read; what comes later adds nothing.
 const MOST: usize = 4096;
 /// Words that are looked for at most.
 const TERMS: usize = 32;
-/// Passages that the words looked for have together, at most; the rarest are taken first.
-const BUDGET: u64 = 20_000;
 
 /// Words that are in every text and say little.
 const COMMON: &str = "a an the and or but if of at by for with about to from in on is are was were be been being am do \
@@ -26,12 +24,12 @@ const TIMES: &str = "yesterday today tonight tomorrow last next ago week weekend
 
 /// A question.
 pub(super) struct Query {
-    /// The words as they are written, for the full-text index.
-    plain: Vec<String>,
+    /// Words that the vocabulary has only in pieces, as they are written: names, numbers, other languages.
+    odd: Vec<String>,
     /// Each token once.
     pub(super) tokens: Vec<Token>,
-    /// The scale and the numbers of the whole question's vector.
-    pub(super) vector: Option<(f32, Vec<i8>)>,
+    /// The whole question's vector.
+    pub(super) vector: Option<Probe>,
     /// It asks for a time.
     pub(super) asks_when: bool,
 }
@@ -52,41 +50,29 @@ impl Query {
     pub(super) fn new(text: &str, vector: Option<&[f32]>) -> Self {
         let text = beginning(text);
         let lower = text.to_lowercase();
-        let mut plain: Vec<String> = Vec::new();
+        let words = words();
+        let mut odd: Vec<String> = Vec::new();
         for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-            if plain.len() < 256 && !plain.iter().any(|it| it == word) {
-                plain.push(word.to_owned());
+            if odd.len() < TERMS && !odd.iter().any(|it| it == word) && words.tokens(word).len() != 1 {
+                odd.push(word.to_owned());
             }
         }
-        let says = plain.iter().any(|word| !is_common(word));
-        plain.retain(|word| !says || !is_common(word));
-        let words = words();
         let ids: BTreeSet<u16> = words.tokens(text).into_iter().take(TERMS * 2).collect();
         let token = |id| {
             let (direction, says) = words.direction(id);
             Token { id, stem: words.stem(id), direction, says, common: tokens_of(COMMON, &COMMONS).contains(&id) }
         };
         Self {
-            plain,
+            odd,
             tokens: ids.into_iter().map(token).collect(),
-            vector: vector.filter(|it| it.iter().any(|x| *x != 0.0)).map(index::eighth),
+            vector: vector.filter(|it| it.iter().any(|x| *x != 0.0)).map(|it| Probe::new(index::eighth(it))),
             asks_when: asks_when(&lower),
         }
     }
 
-    /// The question for the full-text index: each word in quotes, any of them, on one shelf. `None`: there is no word.
-    pub(super) fn full_text(&self, shelf: &Shelf, number: i64) -> Option<String> {
-        let known = |word: &str| words().tokens(word).first().map_or(0, |it| shelf.with_stem(words().stem(*it)));
-        let mut plain: Vec<(u32, &str)> = self.plain.iter().map(|it| (known(it), it.as_str())).collect();
-        plain.sort_unstable();
-        let (mut budget, mut terms) = (BUDGET, Vec::new());
-        for (known, word) in plain.into_iter().take(TERMS) {
-            if u64::from(known) > budget && !terms.is_empty() {
-                break;
-            }
-            budget = budget.saturating_sub(known.into());
-            terms.push(format!("\"{word}\""));
-        }
+    /// The question for the full-text index: each odd word in quotes, any of them, on one shelf. `None`: there is none.
+    pub(super) fn full_text(&self, number: i64) -> Option<String> {
+        let terms: Vec<String> = self.odd.iter().map(|word| format!("\"{word}\"")).collect();
         (!terms.is_empty()).then(|| format!("shelf : \"{number}\" AND text : ({})", terms.join(" OR ")))
     }
 }
@@ -105,10 +91,6 @@ fn asks_when(lower: &str) -> bool {
         || ["how long", "what date", "what day", "what year", "what month", "which day", "which year", "which month"]
             .iter()
             .any(|it| first.starts_with(it))
-}
-
-fn is_common(word: &str) -> bool {
-    COMMON.split_ascii_whitespace().any(|it| it == word)
 }
 
 static COMMONS: OnceLock<BTreeSet<u16>> = OnceLock::new();

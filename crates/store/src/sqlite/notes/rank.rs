@@ -13,8 +13,10 @@ use crate::embed::{Words, words};
 
 /// On a shelf no larger than this every passage is looked at closely.
 const SMALL: usize = 2048;
-/// Of a larger one, this many by the likeness of vectors (and as many by the full-text index).
-pub(super) const CLOSE: usize = 200;
+/// Of a larger one, this many by the likeness of vectors, and as many by their words.
+const CLOSE: usize = 200;
+/// Passages that the words looked for have together, at most; the rarest are taken first.
+const BUDGET: usize = 50_000;
 /// Passages saved within this many microseconds of each other are in company.
 const COMPANY: i64 = 600_000_000;
 /// What the one before and the one after lend of their own fit, beyond what anything has.
@@ -54,7 +56,7 @@ impl<'a> Ranking<'a> {
         let all = shelf.len() as f32;
         let count = |token: &super::query::Token| {
             let rare = (1.0 + all / (1.0 + shelf.with(token.id) as f32)).ln();
-            let with = shelf.with_stem(token.stem) as f32;
+            let with = shelf.with_stem(token.stem).len() as f32;
             let idf = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
             (rare * token.says, if token.common { 0.3 * idf } else { idf })
         };
@@ -63,15 +65,15 @@ impl<'a> Ranking<'a> {
         Self { shelf, query, weights, words: words(), counts, likeness: HashMap::new(), usual }
     }
 
-    /// The passages that fit, with their scores. `found` are those of the full-text index, `allowed` all that may come.
+    /// The passages that fit, with their scores. `found` are those that must be looked at, `allowed` all that may come.
     pub(super) fn scores(&mut self, found: &[usize], allowed: Option<&BTreeSet<usize>>) -> Vec<(usize, f32)> {
         let may = |it: &usize| allowed.is_none_or(|set| set.contains(it));
         let mut chosen: BTreeSet<usize> = if let (Some(set), true) = (allowed, self.shelf.len() > SMALL) {
-            if set.len() <= SMALL { set.clone() } else { self.nearest(may) }
+            if set.len() <= SMALL { set.clone() } else { self.near(may) }
         } else if self.shelf.len() <= SMALL {
             (0..self.shelf.len()).filter(may).collect()
         } else {
-            self.nearest(may)
+            self.near(may)
         };
         chosen.extend(found.iter().copied().filter(may));
         let lone: HashMap<usize, f32> = {
@@ -82,16 +84,49 @@ impl<'a> Ranking<'a> {
         company.into_iter().map(|it| (it, self.in_company(it, &lone))).collect()
     }
 
-    /// The nearest passages by the vectors of wholes.
-    fn nearest(&self, may: impl Fn(&usize) -> bool) -> BTreeSet<usize> {
-        let Some((scale, numbers)) = &self.query.vector else { return BTreeSet::new() };
+    /// The passages of a large shelf that are worth a close look.
+    fn near(&self, may: impl Fn(&usize) -> bool) -> BTreeSet<usize> {
+        self.alike(&may).into_iter().chain(self.worded(&may)).collect()
+    }
+
+    /// The nearest by the vectors of wholes.
+    fn alike(&self, may: impl Fn(&usize) -> bool) -> Vec<usize> {
+        let Some(probe) = &self.query.vector else { return Vec::new() };
         let all = (0..self.shelf.len()).filter(may);
-        let mut all: Vec<(f32, usize)> = all.map(|it| (self.shelf.likeness(it, *scale, numbers), it)).collect();
-        if all.len() > CLOSE {
-            all.select_nth_unstable_by(CLOSE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            all.truncate(CLOSE);
+        closest(all.map(|it| (self.shelf.likeness(it, probe), it)).collect())
+    }
+
+    /// Those that have the question's words: the more and the rarer they are, and the shorter the passage, the better.
+    fn worded(&self, may: impl Fn(&usize) -> bool) -> Vec<usize> {
+        let mut stems: Vec<(&[u32], f32)> = Vec::new();
+        let says = self.query.tokens.iter().any(|it| !it.common);
+        for (token, (_, counts)) in self.query.tokens.iter().zip(&self.counts).filter(|it| !says || !it.0.common) {
+            let places = self.shelf.with_stem(token.stem);
+            if !stems.iter().any(|(known, _)| std::ptr::eq(*known, places)) {
+                stems.push((places, *counts));
+            }
         }
-        all.into_iter().map(|(_, it)| it).collect()
+        stems.sort_by_key(|(places, _)| places.len());
+        let (mut said, mut seen, mut budget) = (vec![0.0_f32; self.shelf.len()], Vec::new(), BUDGET);
+        for (places, counts) in stems {
+            if places.len() > budget && !seen.is_empty() {
+                break;
+            }
+            budget = budget.saturating_sub(places.len());
+            for it in places.iter().map(|it| *it as usize).filter(&may) {
+                if said[it] == 0.0 {
+                    seen.push(it);
+                }
+                said[it] += counts;
+            }
+        }
+        let fit = |it: usize| (said[it] / (1.0 + self.long(it)), it);
+        closest(seen.into_iter().map(fit).collect())
+    }
+
+    /// How much a passage's length takes from what it says.
+    fn long(&self, it: usize) -> f32 {
+        K1 * (1.0 - B + B * self.shelf.tokens(it).len() as f32 / self.usual)
     }
 
     fn with_company(&self, chosen: &BTreeSet<usize>) -> BTreeSet<usize> {
@@ -122,7 +157,7 @@ impl<'a> Ranking<'a> {
             let stem = words.stem(*token);
             times.iter_mut().zip(&query.tokens).for_each(|(times, it)| *times += u32::from(it.stem == stem));
         }
-        let long = K1 * (1.0 - B + B * tokens.len() as f32 / self.usual);
+        let long = self.long(it);
         let (mut meaning, mut meant, mut said, mut sayable) = (0.0, 0.0, 0.0, 0.0);
         for ((counts, nearest), times) in self.counts.iter().zip(nearest).zip(times) {
             meaning += counts.0 * nearest;
@@ -133,8 +168,8 @@ impl<'a> Ranking<'a> {
         let share = |part: f32, whole: f32| if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
         let (meaning, words) = (share(meaning, meant), share(said, sayable * BEST));
         let meaning = match &self.query.vector {
-            Some((scale, numbers)) => {
-                let whole = self.shelf.likeness(it, *scale, numbers).clamp(0.0, 1.0);
+            Some(probe) => {
+                let whole = self.shelf.likeness(it, probe).clamp(0.0, 1.0);
                 meaning * (1.0 - self.weights.trust) + whole * self.weights.trust
             }
             None => meaning,
@@ -149,6 +184,15 @@ impl<'a> Ranking<'a> {
         speaker(self.shelf.tokens(it))
             .is_some_and(|name| name.iter().all(|token| self.query.tokens.iter().any(|it| it.id == *token)))
     }
+}
+
+/// The best of some, in any order.
+fn closest(mut all: Vec<(f32, usize)>) -> Vec<usize> {
+    if all.len() > CLOSE {
+        all.select_nth_unstable_by(CLOSE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.truncate(CLOSE);
+    }
+    all.into_iter().map(|(_, it)| it).collect()
 }
 
 /// `[`, `]` and `:` in the vocabulary.

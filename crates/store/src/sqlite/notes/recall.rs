@@ -15,12 +15,14 @@ use super::{
     super::{Sqlite, told},
     Desk, index,
     query::Query,
-    rank::{CLOSE, Ranking, Weights},
+    rank::{Ranking, Weights},
     shelf::{self, Kind, Shelf, State},
 };
 
 /// Hits at most.
 const MOST: usize = 100;
+/// Passages with odd words that are looked at, at most.
+const ODD: usize = 1_000;
 
 impl Sqlite {
     pub(super) async fn recall_passages(&self, question: &Recall) -> Result<Vec<Recalled>> {
@@ -117,7 +119,7 @@ fn best(
     let place = |id: &i64| shelf.ids.binary_search(id).ok();
     let allowed = tagged(t, state.id, &question.tags)?;
     let allowed: Option<BTreeSet<usize>> = allowed.map(|ids| ids.iter().filter_map(place).collect());
-    let found = full_text(t, state.id, query, &shelf, &question.tags)?;
+    let found = full_text(t, state.id, query)?;
     let found: Vec<usize> = found.iter().filter_map(place).collect();
     let (meaning, words) = desk.weights();
     let weights = Weights { meaning, words, trust: embedder.trust().clamp(0.0, 1.0) };
@@ -146,20 +148,13 @@ fn tagged(t: &Transaction<'_>, shelf: i64, tags: &[String]) -> anyhow::Result<Op
     Ok(Some(ids.collect::<Result<_, _>>()?))
 }
 
-/// What the full-text index finds on a shelf, best first.
-fn full_text(
-    t: &Transaction<'_>,
-    number: i64,
-    query: &Query,
-    shelf: &Shelf,
-    tags: &[String],
-) -> anyhow::Result<Vec<i64>> {
-    // Where tags are asked for, all that have them are looked at anyway, unless they are very many.
-    let most = if tags.is_empty() { CLOSE } else { CLOSE * 20 };
-    let Some(words) = query.full_text(shelf, number) else { return Ok(Vec::new()) };
+/// What the full-text index finds on a shelf, the newest first. It is asked for odd words alone: all others lie ready
+/// in memory. Nor does it rank, because it would count every passage of the shelf to do so.
+fn full_text(t: &Transaction<'_>, number: i64, query: &Query) -> anyhow::Result<Vec<i64>> {
+    let Some(words) = query.full_text(number) else { return Ok(Vec::new()) };
     let mut rows =
-        t.prepare_cached("SELECT rowid FROM passages_fts WHERE passages_fts MATCH ?1 ORDER BY rank LIMIT ?2")?;
-    let ids = rows.query_map(params![words, most], |row| row.get(0))?;
+        t.prepare_cached("SELECT rowid FROM passages_fts WHERE passages_fts MATCH ?1 ORDER BY rowid DESC LIMIT ?2")?;
+    let ids = rows.query_map(params![words, ODD], |row| row.get(0))?;
     Ok(ids.collect::<Result<_, _>>()?)
 }
 
@@ -167,10 +162,10 @@ fn full_text(
 fn hit(t: &Transaction<'_>, kind: Kind, id: i64, score: f32) -> anyhow::Result<Option<Recalled>> {
     let sql = match kind {
         Kind::Notes => {
-            "SELECT p.source, p.first, p.last, p.text, n.created, n.updated, n.tags \
+            "SELECT p.source, p.first, p.last, p.text, n.created, n.updated, n.tags, n.origin \
              FROM passages p JOIN notes n ON n.id = p.source WHERE p.id = ?1"
         }
-        Kind::Files | Kind::Talk => "SELECT source, first, last, text, at, at, '[]' FROM passages WHERE id = ?1",
+        Kind::Files | Kind::Talk => "SELECT source, first, last, text, at, at, '[]', NULL FROM passages WHERE id = ?1",
     };
     let row = t.prepare_cached(sql)?.query_row([id], |row| {
         let (source, first, last): (String, u64, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -183,6 +178,7 @@ fn hit(t: &Transaction<'_>, kind: Kind, id: i64, score: f32) -> anyhow::Result<O
             text: row.get(3)?,
             score,
             tags: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+            origin: row.get::<_, Option<String>>(7)?.map(|it| it.as_str().into()),
             created: told(row.get(4)?),
             updated: told(row.get(5)?),
         })

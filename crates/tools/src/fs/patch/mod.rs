@@ -170,3 +170,19 @@ fn numbers(header: &str) -> Option<(usize, usize, usize, &str)> {
     let ((start, old), (_, new)) = (range(old)?, range(new)?);
     Some((start, old, new, rest.trim()))
 }
+
+/// A file and a patch, with a zero byte between them.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_patch(data: &[u8]) {
+    let Some(at) = data.iter().position(|byte| *byte == 0) else { return };
+    let Ok(text) = std::str::from_utf8(&data[at + 1..]) else { return };
+    for op in read(text).unwrap_or_default() {
+        if op.hunks().is_empty() {
+            continue;
+        }
+        if let Ok(changed) = apply("a.txt", &data[..at], op.hunks()) {
+            let old: usize = op.hunks().iter().map(|it| it.old().map(|line| line.len() + 2).sum::<usize>()).sum();
+            assert!(changed.bytes.len() + old >= at, "a patch takes away no more than its lines");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Finding the lines of a page in a file of any size, in a few megabytes of memory.
 
+use std::time::Duration;
+
 use encoding_rs::Decoder;
 use helve_contract::{
     Call, Error, FileFault, Result, SafePath,
@@ -9,6 +11,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::{
     CHUNK, Read,
+    known::{self, Known},
     page::{CutBy, Page, Total},
 };
 use crate::fs::text::{self, Charset, Format};
@@ -18,6 +21,10 @@ const MOST: usize = 4 << 20;
 const MOST_LINES: usize = 200_000;
 /// Files larger than this are not read to the end only to count their lines.
 const COUNTED: u64 = 256 << 20;
+/// What is read at first from a place that is known to be near.
+const NEAR: u64 = 256 << 10;
+/// A change within this time of another one might not show in a file's times.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The page that was asked for. `head` is the file's first chunk.
 ///
@@ -41,6 +48,47 @@ enum Changes {
     Accepted,
 }
 
+/// The page of a file that was read before, from the place nearest to it; `None` when nothing is known of the file, or
+/// it is not in the same state any more.
+pub(super) async fn known_page(call: &Call, path: &SafePath, read: &Read) -> Result<Option<Page>> {
+    let Some(known) = known::of(call, path) else { return Ok(None) };
+    let mut scan = Scan::new(read, known.format, &[]);
+    scan.end = known.end;
+    let mut at;
+    (scan.line, at) = known.before(read.start.get());
+    let mut step = NEAR;
+    while scan.full.is_none() && at < known.size {
+        call.still_wanted()?;
+        let Ok(chunk) = call.host().read(path, Span { start: at, len: step.min(known.size - at) }).await else {
+            return Ok(None);
+        };
+        if chunk.stamp != known.stamp || chunk.bytes.is_empty() {
+            return Ok(None);
+        }
+        at += chunk.bytes.len() as u64;
+        scan.feed(&chunk.bytes, at >= known.size);
+        step = CHUNK;
+    }
+    if scan.full.is_some() {
+        // What comes after the page is known already.
+        scan.line = known.ends + 1;
+        scan.length = u64::from(known.open);
+    }
+    scan.finish(path, read, known.size, true).map(Some)
+}
+
+/// Keeps where lines begin, unless the file is so new that a change in the same moment might not show.
+async fn remember(call: &Call, path: &SafePath, known: Known) {
+    // A stamp that holds a size alone does not tell two states apart.
+    if known.stamp.0[1..] == [0; 3] {
+        return;
+    }
+    let modified = call.host().stat(path).await.ok().and_then(|it| it.modified);
+    if modified.and_then(|it| it.elapsed().ok()).is_some_and(|it| it >= SETTLED) {
+        known.keep();
+    }
+}
+
 /// Reads through the file once; `None` when it changed on the way.
 async fn once(
     call: &Call,
@@ -55,8 +103,13 @@ async fn once(
     let mut at = head.bytes.len() as u64;
     let mut bytes = head.bytes;
     bytes.drain(..format.bom.min(bytes.len()));
+    let is_long = size > CHUNK && scan.wide.is_none() && changes == Changes::Noticed;
+    let mut known = is_long.then(|| Known::new(call, path, (stamp, size), format, scan.end));
     loop {
         scan.feed(&bytes, at >= size);
+        if let Some(known) = &mut known {
+            known.note(&bytes, at - bytes.len() as u64);
+        }
         let enough = scan.full.is_some() || scan.cut_in_line();
         if at >= size || (enough && size > COUNTED && at >= COUNTED / 8) {
             break;
@@ -73,6 +126,9 @@ async fn once(
         }
         at += chunk.bytes.len() as u64;
         bytes = chunk.bytes;
+    }
+    if let Some(known) = known.filter(|_| at >= size) {
+        remember(call, path, known).await;
     }
     scan.finish(path, read, size, at >= size).map(Some)
 }

@@ -1,0 +1,319 @@
+//! Many at once: clients, sessions, tools, reads, floods, and long conversations. Each with what it may take.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use helve_contract::{
+    jiff::Timestamp,
+    ports::{Message, Part, SessionRecord, Sessions, Speaker, Spent, Which},
+};
+use helve_store::Sqlite;
+use serde_json::{Value, json};
+
+use super::http::{ECHO, READ, Served};
+use crate::{
+    data::Dice,
+    desk::{in_memory, on_disk},
+    http::Client,
+    measure::Spread,
+    peers::Server,
+    report::{Aim, Report},
+    wire::Peer,
+};
+
+/// Clients at once.
+const CLIENTS: usize = 50;
+/// The load comes in so many parts, in turns with the peer.
+const PARTS: usize = 10;
+
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    let Some(helve) = super::helve(report)? else { return Ok(()) };
+    for part in [calls, connects, reads, floods, starts] {
+        let (_held, root) = in_memory()?;
+        if let Err(error) = part(report, &helve, &root) {
+            report.fail(&format!("{error:#}"));
+        }
+    }
+    tools(report)?;
+    conversations(report)
+}
+
+/// 50 clients that call as fast as they can, beside the official SDK.
+fn calls(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+    let each = if report.effort.is_small() { 40 } else { 1_000 };
+    let each = std::env::var("HELVE_CALLS").ok().and_then(|it| it.parse().ok()).unwrap_or(each);
+    let ours = Served::helve(helve, root)?;
+    let sdk = Served::sdk()?;
+    if sdk.is_none() {
+        report.skip("the echo server of the official SDK is not built (bench/peers rmcp)");
+    }
+    let crowd = |server: &Served| (0..CLIENTS).map(|_| Client::connect(&server.address)).collect::<Result<Vec<_>>>();
+    let mut our_clients = crowd(&ours)?;
+    let mut sdk_clients = sdk.as_ref().map(crowd).transpose()?.unwrap_or_default();
+    let (mut echoes, mut reads, mut theirs) = (Seen::default(), Seen::default(), Seen::default());
+    for part in 0..PARTS {
+        let many = each * (part + 1) / PARTS - each * part / PARTS;
+        echoes.go(&mut our_clients, ECHO, many)?;
+        theirs.go(&mut sdk_clients, ECHO, many)?;
+        reads.go(&mut our_clients, READ, many.div_ceil(5))?;
+    }
+    echoes.tell(report, "helve, a call that does nothing", true)?;
+    reads.tell(report, "helve, read 1 KB", false)?;
+    report.fact("helve, 50 sessions: resident at most", ours.memory().1, "MB", Some(Aim::Most(64.0)));
+    if let Some(sdk) = &sdk {
+        theirs.tell(report, "rmcp 3.8, a call that does nothing", false)?;
+        report.fact("rmcp 3.8: resident at most", sdk.memory().1, "MB", None);
+    }
+    Ok(())
+}
+
+/// What clients saw that called at once.
+#[derive(Default)]
+struct Seen {
+    /// Milliseconds of each call.
+    times: Vec<f64>,
+    failed: usize,
+    first: Option<String>,
+    took: Duration,
+}
+
+impl Seen {
+    fn go(&mut self, clients: &mut [Client], message: &str, each: usize) -> Result<()> {
+        let begun = Instant::now();
+        let work = |client: &mut Client| {
+            let (mut times, mut errors) = (Vec::with_capacity(each), Vec::new());
+            for _ in 0..each {
+                let begun = Instant::now();
+                match client.call(message) {
+                    Ok(()) => times.push(begun.elapsed().as_secs_f64() * 1e3),
+                    Err(error) => errors.push(format!("{error:#}")),
+                }
+            }
+            (times, errors)
+        };
+        let seen: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = clients.iter_mut().map(|client| scope.spawn(|| work(client))).collect();
+            all.into_iter().map(|it| it.join().map_err(|_| anyhow!("a client broke"))).collect::<Result<_>>()
+        })?;
+        self.took += begun.elapsed();
+        for (times, errors) in seen {
+            self.times.extend(times);
+            self.failed += errors.len();
+            self.first = self.first.take().or(errors.into_iter().next());
+        }
+        Ok(())
+    }
+
+    fn tell(mut self, report: &mut Report, name: &str, is_aimed: bool) -> Result<()> {
+        self.times.sort_by(f64::total_cmp);
+        let last = self.times.len().checked_sub(1).context("no call was answered")?;
+        let at = |part: usize| self.times[last * part / 100];
+        let aim = |it: Aim| is_aimed.then_some(it);
+        let rate = self.times.len() as f64 / self.took.as_secs_f64();
+        let what = format!("{name}, {CLIENTS} clients, {} calls", self.times.len());
+        report.fact(&format!("{what}: calls a second"), rate, "/s", aim(Aim::Least(3_000.0)));
+        report.fact(&format!("{name}: p50"), at(50), "ms", None);
+        report.fact(&format!("{name}: p99"), at(99), "ms", aim(Aim::Most(40.0)));
+        report.fact(&format!("{name}: errors"), self.failed as f64, "", aim(Aim::Most(0.0)));
+        if let Some(first) = self.first {
+            report.note(&format!("{name}: the first error: {first}"));
+        }
+        Ok(())
+    }
+}
+
+/// Sessions that nobody uses, and connections that come and go.
+fn connects(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+    let server = Served::helve(helve, root)?;
+    let _warm = Client::connect(&server.address)?;
+    let before = server.memory().0;
+    let wanted = if report.effort.is_small() { 50 } else { 1_000 };
+    let mut held = Vec::new();
+    while held.len() < wanted {
+        match Client::connect(&server.address) {
+            Ok(client) => held.push(client),
+            Err(error) => {
+                report.note(&format!("after {} sessions: {error:#}", held.len()));
+                break;
+            }
+        }
+    }
+    let what = format!("{} idle sessions with their connections: memory more than none", held.len());
+    report.fact(&what, server.memory().0 - before, "MB", Some(Aim::Most(200.0)));
+    report.fact("idle sessions that there is room for", held.len() as f64, "", Some(Aim::Least(wanted as f64)));
+    drop(held);
+    let many = if report.effort.is_small() { 200 } else { 10_000 };
+    let host = server.address.clone();
+    let before = server.memory().0;
+    for _ in 0..many {
+        drop(std::net::TcpStream::connect(&host)?);
+    }
+    thread::sleep(Duration::from_millis(200));
+    let more = server.memory().0 - before;
+    report.fact(&format!("{many} connections that came and went: memory more"), more, "MB", Some(Aim::Most(4.0)));
+    Ok(())
+}
+
+/// 500 reads of 1 MB at once, over one pipe.
+fn reads(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+    let mut server = started(helve, root)?;
+    let many = if report.effort.is_small() { 50 } else { 500 };
+    fs::write(root.join("work/large.txt"), Dice::new().text(1 << 20))?;
+    let args = vec![json!({ "path": "large.txt", "limit": 1_000_000 }); many];
+    let begun = Instant::now();
+    server.burst("read", &args)?;
+    let took = begun.elapsed().as_secs_f64();
+    report.fact(&format!("{many} reads of 1 MB in flight"), took, "s", Some(Aim::Most(2.0)));
+    report.fact("the same: resident at most", server.memory().1, "MB", None);
+    Ok(())
+}
+
+fn started(helve: &Path, root: &Path) -> Result<Peer> {
+    let work = root.join("work");
+    fs::create_dir_all(&work)?;
+    let mut peer = Server::helve(helve, "solo", &root.join("home"), &work).start()?;
+    peer.listed()?;
+    Ok(peer)
+}
+
+/// Background processes that write as fast as they can.
+fn floods(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+    let mut server = started(helve, root)?;
+    let many = if report.effort.is_small() { 4 } else { 64 };
+    let before = server.itself();
+    let mut ids = Vec::new();
+    for _ in 0..many {
+        let text = server.call("exec", &json!({ "command": "timeout 8 yes flood", "background": true }))?;
+        let answer: Value = serde_json::from_str(&text)?;
+        let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        let id = said.split_once("process id: ").and_then(|it| it.1.split_whitespace().next());
+        ids.push(id.with_context(|| format!("no id: {said}"))?.to_owned());
+    }
+    let mut times = Vec::new();
+    for id in ids.iter().cycle().take(200) {
+        let asked = Instant::now();
+        server.call("process", &json!({ "action": "status", "process_id": id }))?;
+        times.push(asked.elapsed().as_secs_f64() * 1e3);
+        thread::sleep(Duration::from_millis(10));
+    }
+    let lag = Spread::of(times);
+    report.fact(&format!("{many} floods: status, p50"), lag.p50, "ms", Some(Aim::Most(10.0)));
+    report.fact(&format!("{many} floods: status, p90"), lag.p90, "ms", None);
+    report.fact(
+        &format!("{many} floods: memory more than none"),
+        server.itself() - before,
+        "MB",
+        Some(Aim::Most(256.0)),
+    );
+    Ok(())
+}
+
+/// Commands in the sandbox, 16 at once.
+fn starts(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
+    let many = if report.effort.is_small() { 32 } else { 320 };
+    let work = root.join("work");
+    fs::create_dir_all(&work)?;
+    let left = AtomicUsize::new(many);
+    let failures = Mutex::new(Vec::new());
+    let mut peers = (0..16).map(|_| started(helve, root)).collect::<Result<Vec<_>>>()?;
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for peer in &mut peers {
+            let (left, failures) = (&left, &failures);
+            scope.spawn(move || {
+                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1)).is_ok() {
+                    if let Err(error) = peer.call("exec", &json!({ "command": "true" }))
+                        && let Ok(mut failures) = failures.lock()
+                    {
+                        failures.push(format!("{error:#}"));
+                    }
+                }
+            });
+        }
+    });
+    let rate = many as f64 / begun.elapsed().as_secs_f64();
+    let failures = failures.into_inner().unwrap_or_default();
+    ensure!(failures.is_empty(), "{} of {many} commands failed: {}", failures.len(), failures[0]);
+    report.fact("`true` in the sandbox, 16 servers at once", rate, "/s", Some(Aim::Least(80.0)));
+    Ok(())
+}
+
+/// A list of a thousand tools, as a client gets it.
+fn tools(report: &mut Report) -> Result<()> {
+    let (_held, root) = in_memory()?;
+    for tools in [100, 1_000, 10_000] {
+        let desk = super::engine::desk(&root, tools, helve_engine::Events::none())?;
+        let (bytes, took) = super::engine::listed(desk)?;
+        let aim = (tools == 1_000).then_some(Aim::Most(50.0));
+        let what = format!("tools/list of {tools} tools, {} KB, the first time", bytes >> 10);
+        report.fact(&what, took.as_secs_f64() * 1e3, "ms", aim);
+    }
+    Ok(())
+}
+
+/// One conversation of 200 MB: finding it, and reading its end.
+fn conversations(report: &mut Report) -> Result<()> {
+    let (_held, root) = on_disk()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let said = |error: helve_contract::Error| anyhow!("{error}");
+    let megabytes = if report.effort.is_small() { 10 } else { 200 };
+    let store = Arc::new(Sqlite::at(root.join("helve.db")));
+    let text = Dice::new().text(10 << 10);
+    let message = || Message {
+        seq: 0,
+        role: Speaker::Assistant,
+        parts: vec![Part::Text { text: text.clone() }],
+        created: Timestamp::UNIX_EPOCH,
+    };
+    runtime.block_on(async {
+        for at in 0..100 {
+            store.begin(&record(&format!("s{at}"))).await.map_err(said)?;
+        }
+        let batch: Vec<Message> = (0..100).map(|_| message()).collect();
+        for _ in 0..megabytes {
+            store.append("s7", &batch, Spent::default()).await.map_err(said)?;
+        }
+        anyhow::Ok(())
+    })?;
+    // As the next process finds it.
+    let store = Sqlite::at(root.join("helve.db"));
+    let begun = Instant::now();
+    let which = Which { most: 50, ..Which::default() };
+    let (_, all) = runtime.block_on(store.conversations(&which)).map_err(said)?;
+    let listed = begun.elapsed().as_secs_f64() * 1e3;
+    ensure!(all == 100, "{all} conversations and not 100");
+    report.fact(&format!("list 100 conversations, one of {megabytes} MB"), listed, "ms", Some(Aim::Most(300.0)));
+    let begun = Instant::now();
+    let tail = runtime.block_on(store.messages("s7", None, 200)).map_err(said)?;
+    let resumed = begun.elapsed().as_secs_f64() * 1e3;
+    ensure!(tail.len() == 200, "{} messages and not 200", tail.len());
+    report.fact(&format!("the last 200 messages of {megabytes} MB"), resumed, "ms", Some(Aim::Most(1_000.0)));
+    Ok(())
+}
+
+fn record(id: &str) -> SessionRecord {
+    SessionRecord {
+        id: id.to_owned(),
+        parent: None,
+        user: "me".to_owned(),
+        agent: "main".to_owned(),
+        title: "a talk".to_owned(),
+        dialect: "solo".to_owned(),
+        model: "none".to_owned(),
+        workspace: "/".to_owned(),
+        messages: 0,
+        spent: Spent::default(),
+        view_from: None,
+        created: Timestamp::UNIX_EPOCH,
+        updated: Timestamp::UNIX_EPOCH,
+    }
+}

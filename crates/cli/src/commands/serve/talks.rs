@@ -1,0 +1,339 @@
+//! Conversations over HTTP: begun, gone on with, steered and stopped.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use helve_agent::{Ended, Event, Watcher, scheduler::Deliver, scheduler::Fired};
+use helve_contract::{CancellationToken, async_trait, ports::SessionRecord};
+use tokio::sync::{Notify, oneshot};
+
+use super::{
+    say::No,
+    turns::{Turn, Turns},
+};
+use crate::{
+    fault::Fault,
+    print::harmless,
+    remark, setup,
+    talk::{self, How, Talk, Wanted},
+    workshop::Bench,
+};
+
+/// How many conversations work at once.
+const AT_ONCE: usize = 16;
+/// How many stay open after their turn, with what they started.
+const OPEN: usize = 32;
+
+/// How long a turn that is stopped has to end by itself.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// The conversations that are open.
+pub(super) struct Talks {
+    me: Weak<Self>,
+    bench: Arc<Bench>,
+    turns: Arc<Turns>,
+    closing: CancellationToken,
+    open: Mutex<HashMap<String, Arc<Open>>>,
+    /// One is opened at a time, so that none is opened twice.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// A conversation that is open.
+struct Open {
+    talk: Talk,
+    state: Mutex<State>,
+    /// Rung when the model is first asked in a turn, and at its end.
+    begun: Arc<Notify>,
+}
+
+struct State {
+    working: bool,
+    used: Instant,
+}
+
+/// What is said, and who waits for the answer.
+struct Words {
+    text: String,
+    answer: Option<oneshot::Sender<Fired>>,
+}
+
+impl Talks {
+    pub(super) fn new(bench: Arc<Bench>, turns: Arc<Turns>, closing: CancellationToken) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            bench,
+            turns,
+            closing,
+            open: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Who is at work.
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Begins a conversation; its id.
+    pub(super) async fn begin(&self, text: String, how: How) -> Result<String, No> {
+        self.room()?;
+        let open = self.enter(Wanted::New, how).await.map_err(|fault| No::bad(fault.to_string()))?;
+        self.said(&open, text).await?;
+        Ok(open.talk.agent.session.id.clone())
+    }
+
+    /// Says something in a conversation: in the middle of its turn, or as the beginning of one.
+    pub(super) async fn say(&self, id: &str, text: String) -> Result<(), No> {
+        if let Some(open) = self.get(id) {
+            return self.said(&open, text).await;
+        }
+        let record = self.record(id).await?;
+        self.room()?;
+        let _alone = self.opening.lock().await;
+        let open = match self.get(id) {
+            Some(open) => open,
+            None => self.enter(Wanted::Of(Box::new(record)), How::default()).await.map_err(No::broken)?,
+        };
+        self.said(&open, text).await
+    }
+
+    /// Stops the turn of a conversation. `false`: none runs here.
+    pub(super) fn stop(&self, id: &str) -> bool {
+        let Some(open) = self.get(id) else { return false };
+        let working = open.lock().working;
+        if working {
+            open.talk.agent.handle.cancel();
+        }
+        working
+    }
+
+    /// Ends everything, when the server ends.
+    pub(super) async fn end(&self) {
+        let all: Vec<_> = self.lock().drain().map(|(_, open)| open).collect();
+        for open in &all {
+            open.talk.agent.handle.cancel();
+        }
+        let ending = all.into_iter().map(|open| async move {
+            // What it said so far is kept.
+            _ = tokio::time::timeout(LAST_WORDS, open.idle()).await;
+            open.talk.supervisor.end(&open.talk.agent.session.id).await;
+            setup::end_tasks(open.talk.agent.session.clone()).await;
+        });
+        join_all(ending).await;
+    }
+
+    /// A conversation that can be gone on with here.
+    async fn record(&self, id: &str) -> Result<SessionRecord, No> {
+        let found = self.bench.store().conversation(id).await?;
+        let record = found.ok_or_else(|| No::missing("there is no such conversation; /api/sessions lists them"))?;
+        if record.workspace != self.bench.settings().workspace.to_string_lossy() {
+            return Err(No::conflict(format!("this conversation works in {}; serve that folder", record.workspace)));
+        }
+        if let Some(parent) = &record.parent {
+            return Err(No::conflict(format!("another conversation began this one: write to {parent}")));
+        }
+        if self.turns.is_working(id) {
+            return Err(No::conflict("a schedule or a webhook is at work in this conversation; try again later"));
+        }
+        Ok(record)
+    }
+
+    fn room(&self) -> Result<(), No> {
+        if self.closing.is_cancelled() {
+            return Err(No::busy("the server is about to end"));
+        }
+        if self.bench.endpoint().is_none() {
+            return Err(No::no_model());
+        }
+        if self.turns.count() >= AT_ONCE {
+            return Err(No::busy("too many conversations are at work; come back later"));
+        }
+        Ok(())
+    }
+
+    /// Opens a conversation, and closes the one that was used longest ago where there are too many.
+    async fn enter(&self, wanted: Wanted, how: How) -> Result<Arc<Open>, Fault> {
+        let begun = Arc::new(Notify::new());
+        // Who hears of it needs its id, which is known only when it is open.
+        let id: Arc<std::sync::OnceLock<String>> = Arc::default();
+        let (me, named) = (self.me.clone(), id.clone());
+        let how = How {
+            inbox: Some(Arc::new(move |words| {
+                if let (Some(talks), Some(id)) = (me.upgrade(), named.get()) {
+                    talks.wake(id, words);
+                }
+            })),
+            ..how
+        };
+        let watcher = self.watcher(&begun, &id);
+        let talk = talk::open(&self.bench, wanted, how, watcher).await?;
+        let session = talk.agent.session.id.clone();
+        _ = id.set(session.clone());
+        let state = Mutex::new(State { working: false, used: Instant::now() });
+        let open = Arc::new(Open { talk, state, begun });
+        self.lock().insert(session, open.clone());
+        self.close_oldest();
+        Ok(open)
+    }
+
+    /// Hears that a turn has begun, and of agents that are started.
+    fn watcher(&self, begun: &Arc<Notify>, id: &Arc<std::sync::OnceLock<String>>) -> Watcher {
+        let (begun, id, turns) = (begun.clone(), id.clone(), self.turns.clone());
+        let children: Mutex<HashMap<String, Turn>> = Mutex::default();
+        Arc::new(move |event: &Event| match event {
+            Event::Asking { .. } => begun.notify_waiters(),
+            Event::Child { id: child, ended, .. } => {
+                let mut children = children.lock().unwrap_or_else(PoisonError::into_inner);
+                if *ended {
+                    if let Some(turn) = children.remove(child) {
+                        turn.over("done");
+                    }
+                } else {
+                    let turn = turns.begin(child, "", id.get().map(String::as_str));
+                    children.insert(child.clone(), turn);
+                }
+            }
+            _ => {}
+        })
+    }
+
+    /// Says something, and waits until it is kept.
+    async fn said(&self, open: &Arc<Open>, text: String) -> Result<(), No> {
+        let begun = open.begun.notified();
+        tokio::pin!(begun);
+        begun.as_mut().enable();
+        if self.closing.is_cancelled() {
+            return Err(No::busy("the server is about to end"));
+        }
+        if self.put(open, Words { text, answer: None }, When::Now) {
+            begun.await;
+        }
+        Ok(())
+    }
+
+    /// An agent in the background has ended, and its conversation should hear it.
+    fn wake(&self, id: &str, text: String) {
+        if let Some(open) = self.get(id).filter(|_| !self.closing.is_cancelled()) {
+            self.put(&open, Words { text, answer: None }, When::Later);
+        }
+    }
+
+    /// Whether a turn began with these words; otherwise one runs, and hears them.
+    fn put(&self, open: &Arc<Open>, words: Words, when: When) -> bool {
+        let mut state = open.lock();
+        state.used = Instant::now();
+        if state.working {
+            match when {
+                When::Now => open.talk.agent.handle.steer(words.text),
+                When::Later => open.talk.agent.handle.follow_up(words.text),
+            }
+            return false;
+        }
+        state.working = true;
+        drop(state);
+        let (open, turns) = (open.clone(), self.turns.clone());
+        tokio::spawn(async move { work(&open, &turns, words).await });
+        true
+    }
+
+    fn close_oldest(&self) {
+        let mut open = self.lock();
+        while open.len() > OPEN {
+            let idle = open.iter().filter(|(_, it)| !it.lock().working);
+            let Some(oldest) = idle.min_by_key(|(_, it)| it.lock().used).map(|(id, _)| id.clone()) else { return };
+            if let Some(gone) = open.remove(&oldest) {
+                tokio::spawn(async move { setup::end_tasks(gone.talk.agent.session.clone()).await });
+            }
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<Open>> {
+        self.lock().get(id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When words are heard that come while a turn runs.
+#[derive(Clone, Copy)]
+enum When {
+    /// Next: calls that have not begun are skipped.
+    Now,
+    /// When the model is done.
+    Later,
+}
+
+/// Works until nobody has anything more to say.
+async fn work(open: &Open, turns: &Arc<Turns>, words: Words) {
+    let agent = &open.talk.agent;
+    let (mut text, mut answer) = (words.text, words.answer);
+    loop {
+        let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
+        let outcome = agent.say(&text).await;
+        if let Err(error) = &outcome {
+            remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
+        }
+        turn.end(&outcome);
+        open.begun.notify_waiters();
+        let done = matches!(&outcome, Ok(it) if it.ended == Ended::Done);
+        if let Some(answer) = answer.take() {
+            _ = answer.send(outcome.map_or_else(Fired::failed, Fired::from));
+        }
+        // Whoever speaks now finds it at work, or idle: nothing is said in between.
+        let mut state = open.lock();
+        let mut more = if done { agent.handle.take_steering() } else { Vec::new() };
+        if done {
+            more.extend(agent.handle.take_follow_ups());
+        }
+        state.used = Instant::now();
+        if more.is_empty() {
+            state.working = false;
+            return;
+        }
+        text = more.join("\n\n");
+    }
+}
+
+impl Open {
+    /// Waits until no turn runs.
+    async fn idle(&self) {
+        loop {
+            let rung = self.begun.notified();
+            if !self.lock().working {
+                return;
+            }
+            _ = tokio::time::timeout(Duration::from_millis(100), rung).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Deliver for Talks {
+    async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired> {
+        let open = self.get(session)?;
+        let (answer, answered) = oneshot::channel();
+        let words = Words { text: words.to_owned(), answer: Some(answer) };
+        // A turn that runs is not disturbed: what is due waits for its end.
+        tokio::select! {
+            () = open.idle() => self.put(&open, words, When::Later),
+            () = cancel.cancelled() => return Some(Fired::failed("cancelled")),
+        };
+        tokio::select! {
+            fired = answered => fired.ok(),
+            () = cancel.cancelled() => {
+                open.talk.agent.handle.cancel();
+                Some(Fired::failed("cancelled"))
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use std::path::{Component, Path};
+
+use crate::{Access, PathRules, Reading, Root, Workspace};
+
+/// A path that a model wrote leads beneath a root, and to a clean place there, or nowhere.
+pub fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for reading in [Reading::Relative, Reading::Absolute, Reading::Virtual] {
+        let roots = [Root::writable("/w/proj").named("shared"), Root::readable("/w/vault").named("vault")];
+        let workspace = Workspace::new(roots, PathRules::default(), reading);
+        for access in [Access::Read, Access::Write] {
+            let Ok(path) = workspace.check(Path::new(text), access, None) else { continue };
+            let place = path.on_host();
+            assert!(
+                place.starts_with("/w/proj") || (place.starts_with("/w/vault") && access == Access::Read),
+                "{}",
+                place.display()
+            );
+            assert!(
+                path.relative().components().all(|part| matches!(part, Component::Normal(_))),
+                "{}",
+                place.display()
+            );
+            assert!(!text.contains('\0'), "{}", place.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::path(data);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What strangers say: marked as data with its origin, and remembered, in one way for every tool.
+
+use std::path::PathBuf;
+
+use helve_contract::{Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply};
+use serde_json::Value;
+
+use crate::{Engine, builder, gate};
+
+/// Whose words are a stranger's, beside those that say so themselves.
+#[derive(Clone, Default)]
+pub(crate) struct Strangers {
+    /// Tools whose words are taken as ours; `*` stands for any letters.
+    pub(crate) trusted: Vec<String>,
+    /// Files that came from elsewhere.
+    files: PathRules,
+    /// What stands at the beginning of their paths.
+    heads: Vec<String>,
+}
+
+/// What a call names: a command line, and paths beneath a root.
+#[derive(Default)]
+pub(crate) struct Named {
+    command: Option<String>,
+    paths: Vec<PathBuf>,
+}
+
+impl Strangers {
+    /// The same, with files beneath the roots that match one of these.
+    pub(crate) fn files(mut self, globs: &[String]) -> Self {
+        self.files = PathRules::new(globs.iter().map(|text| PathRule {
+            glob: Glob::new(text),
+            denies: Access::Read,
+            why: String::new(),
+        }));
+        let head = |text: &String| text.split('*').next().unwrap_or(text).trim_matches('/').to_owned();
+        self.heads = globs.iter().map(head).filter(|head| !head.is_empty()).collect();
+        self
+    }
+
+    /// What a call names, as far as something hangs on it.
+    pub(crate) fn named(&self, entry: &Entry, args: &Value, call: &Call) -> Named {
+        if self.heads.is_empty() {
+            return Named::default();
+        }
+        let (command, paths) = gate::named_in(&entry.spec, args, call);
+        Named { command, paths }
+    }
+
+    /// Where the words of a reply are from, if a stranger wrote them.
+    fn origin(&self, entry: &Entry, named: &Named, reply: &Reply) -> Option<Origin> {
+        if self.trusted.iter().any(|pattern| builder::names(pattern, entry)) {
+            return None;
+        }
+        if let Some(origin) = &reply.origin {
+            return Some(origin.clone());
+        }
+        if let Some(name) = entry.stranger() {
+            return Some(Origin::of(name));
+        }
+        if self.heads.is_empty() || reply.is_error {
+            return None;
+        }
+        let Named { command, paths } = named;
+        if let Some(path) = paths.iter().find(|path| self.files.denial(path, Access::Read).is_some()) {
+            return Some(Origin::of(format!("the file {}", path.display())));
+        }
+        // A search from above, or a command: it is enough that such a place is named.
+        let told = |head: &&String| {
+            reply.text.contains(&format!("{head}/")) || command.as_ref().is_some_and(|it| it.contains(head.as_str()))
+        };
+        self.heads.iter().find(told).map(|head| Origin::of(format!("files in {head}")))
+    }
+}
+
+impl Engine {
+    /// Marks a stranger's words as data, and remembers where they are from.
+    pub(crate) fn attribute(&self, entry: &Entry, named: &Named, call: &Call, reply: &mut Reply) {
+        let Some(origin) = self.strangers.origin(entry, named, reply) else {
+            reply.origin = None;
+            return;
+        };
+        if call.session.taint.note(&origin.name) {
+            let data = serde_json::json!({ "callId": call.id, "agentId": call.session.agent, "origin": origin.name });
+            if let Err(error) = self.events.emit("taint", self.scrub.cleaned(data)) {
+                reply.notes.push(format!("the event could not be recorded: {error}"));
+            }
+        }
+        call.session.taint.addresses_in(&reply.text);
+        match (reply.form, &mut reply.data) {
+            (Form::Json, Some(Value::Object(map))) if takes_more(entry.spec.output.as_ref()) => {
+                map.entry("origin").or_insert_with(|| Fence::field(&origin.name).into());
+                reply.text = Value::Object(std::mem::take(map)).to_string();
+                reply.data = serde_json::from_str(&reply.text).ok();
+            }
+            (Form::Text, _) if !origin.marked && !reply.text.trim().is_empty() => {
+                reply.text = Fence::new(call, &origin.name, &reply.text).around(&reply.text);
+            }
+            _ => {}
+        }
+        reply.origin = Some(origin);
+    }
+}
+
+/// Whether data of this shape may have one more field.
+fn takes_more(schema: Option<&Value>) -> bool {
+    schema.and_then(|it| it.get("additionalProperties")) != Some(&Value::Bool(false))
+}

@@ -1,0 +1,87 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{coerce, commands, events::Events, repair, validate::Schema};
+
+/// What was mended is JSON, and mending it again changes nothing.
+pub fn arguments(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(mended) = repair::mend(text) else { return };
+    let again = mended.value.to_string();
+    let twice = repair::mend(&again).unwrap_or_else(|why| panic!("{again}: {why}"));
+    assert_eq!(twice.value, mended.value);
+    assert!(twice.mends.is_empty(), "{again}: {:?}", twice.mends);
+}
+
+/// A schema and arguments, with a zero byte between them: fitting says the same twice, and checking ends.
+pub fn schema(data: &[u8]) {
+    let Some(at) = data.iter().position(|byte| *byte == 0) else { return };
+    let Ok(schema) = serde_json::from_slice::<Value>(&data[..at]) else { return };
+    let Ok(mut args) = serde_json::from_slice::<Value>(&data[at + 1..]) else { return };
+    let unknown = coerce::fit(&schema, &mut args, &mut Vec::new());
+    if let Ok(compiled) = Schema::now(&schema) {
+        _ = compiled.check(&schema, &args, &unknown);
+    }
+}
+
+/// A command is read or refused; a word that is quoted reads as itself.
+pub fn command(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(reading) = commands::read(text) {
+        _ = commands::show_command(text, Some(&reading));
+        _ = reading.commands.iter().filter(|it| commands::only_looks(it)).count();
+    }
+    let words: Vec<&str> = text.split('\n').filter(|it| !it.contains(['\0', '\r'])).collect();
+    let line = commands::quote(words.iter().copied());
+    if let Some(read) = commands::plain_words(&line) {
+        let read: Vec<&str> = read.iter().flatten().map(String::as_str).collect();
+        assert_eq!(read, words, "{line}");
+    }
+}
+
+/// A file of events that holds anything: whoever opens it appends whole lines, and loses none that was whole.
+pub fn events(data: &[u8], folder: &Path) {
+    let file = folder.join("events.ndjson");
+    if fs::write(&file, data).is_err() {
+        return;
+    }
+    let before: Vec<Vec<u8>> = whole_lines(data);
+    let Ok(events) = Events::file(&file, "run") else { return };
+    if events.emit("trial", serde_json::json!({})).is_err() {
+        return;
+    }
+    drop(events);
+    let after = fs::read(&file).unwrap_or_default();
+    let lines = whole_lines(&after);
+    assert!(after.ends_with(b"\n"), "the last line has an end");
+    assert!(lines.len() > before.len() && lines[..before.len()] == before, "whole lines stay");
+    let last: Value = lines.last().map(|it| serde_json::from_slice(it).unwrap_or_default()).unwrap_or_default();
+    assert_eq!(last["type"], "trial");
+}
+
+fn whole_lines(data: &[u8]) -> Vec<Vec<u8>> {
+    let end = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    data[..end].split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::arguments(data);
+                super::schema(data);
+                super::command(data);
+                super::events(data, tempfile::tempdir().unwrap().path());
+            }
+        }
+    }
+}

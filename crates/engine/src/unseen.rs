@@ -1,0 +1,128 @@
+//! Characters that nobody sees in a reply: escapes of terminals, turned directions, letters that are not there.
+//!
+//! They are shown as `\x1b` or `\u{202e}`, so that a person who reads along and a model read the same. What writing
+//! needs stays: joiners and selectors between letters of other scripts, a form feed.
+
+use std::borrow::Cow;
+
+use helve_contract::{Form, Reply};
+use serde_json::Value;
+
+/// Shows in a reply what cannot be seen. The text as it was, if it is another now.
+pub(crate) fn show(reply: &mut Reply) -> Option<String> {
+    let changed = reply.data.as_mut().is_some_and(value);
+    let before = match (&reply.data, reply.form) {
+        (Some(data), Form::Json) if changed => Some(std::mem::replace(&mut reply.text, data.to_string())),
+        (Some(_), Form::Json) => None,
+        _ => match text(&reply.text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(shown) => Some(std::mem::replace(&mut reply.text, shown)),
+        },
+    };
+    if before.is_some() {
+        reply.notes.push(r"characters that cannot be seen are shown as \x1b or \u{202e}".into());
+    }
+    before
+}
+
+fn value(it: &mut Value) -> bool {
+    match it {
+        Value::String(string) => match text(string) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(shown) => {
+                *string = shown;
+                true
+            }
+        },
+        Value::Array(items) => items.iter_mut().fold(false, |any, it| value(it) | any),
+        Value::Object(map) => map.values_mut().fold(false, |any, it| value(it) | any),
+        _ => false,
+    }
+}
+
+/// The text with nothing hidden in it; the same text if there is nothing.
+fn text(text: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r' | 0x0c);
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut out: Option<String> = None;
+    let mut before = ' ';
+    for (at, it) in text.char_indices() {
+        let first = at == 0 && it == '\u{feff}';
+        if !first && is_hidden(before, it) {
+            let out = out.get_or_insert_with(|| text[..at].to_owned());
+            match u32::from(it) {
+                code @ ..0x80 => out.push_str(&format!("\\x{code:02x}")),
+                _ => out.extend(it.escape_unicode()),
+            }
+        } else if let Some(out) = &mut out {
+            out.push(it);
+        }
+        before = it;
+    }
+    out.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+fn is_hidden(before: char, it: char) -> bool {
+    match it {
+        '\n' | '\t' | '\r' | '\u{c}' => false,
+        ' '..='~' => false,
+        // Joiners and selectors belong to letters and signs of other scripts; a row of them belongs to nothing.
+        '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => {
+            before.is_ascii() && !is_keycap(before) || is_joiner(before)
+        }
+        // The marks of direction are written in scripts that go from right to left.
+        '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{ad}' => false,
+        _ => {
+            it.is_control()
+                || matches!(it,
+                    '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'
+                    | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                    | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        }
+    }
+}
+
+fn is_joiner(it: char) -> bool {
+    matches!(it, '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{2060}')
+}
+
+/// The signs that a selector makes into a key: `1️⃣`.
+fn is_keycap(it: char) -> bool {
+    matches!(it, '0'..='9' | '#' | '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_hides_and_writing_stays() {
+        for (given, shown) in [
+            ("plain\r\n\ttext\u{c}", "plain\r\n\ttext\u{c}"),
+            ("grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣", "grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣"),
+            ("\u{feff}bom", "\u{feff}bom"),
+            ("a\x1b]52;c;eA==\x07b", r"a\x1b]52;c;eA==\x07b"),
+            ("\x1b[2J\u{9b}6n\x08\0", r"\x1b[2J\u{9b}6n\x08\x00"),
+            ("a\u{202e}b\u{2066}c", r"a\u{202e}b\u{2066}c"),
+            ("x\u{200b}y\u{200d}z", r"x\u{200b}y\u{200d}z"),
+            ("go\u{e0067}\u{e006f}", r"go\u{e0067}\u{e006f}"),
+            ("雪\u{fe00}\u{fe01}", "雪\u{fe00}\\u{fe01}"),
+        ] {
+            assert_eq!(text(given), shown);
+        }
+    }
+
+    #[test]
+    fn data_stays_data_and_the_text_as_it_was_is_kept() {
+        let mut reply = Reply::json(json!({ "a": ["x\x1b[2J"], "b": 1 }));
+        let before = show(&mut reply).unwrap();
+        assert_eq!(reply.data, Some(json!({ "a": ["x\\x1b[2J"], "b": 1 })));
+        assert_eq!(serde_json::from_str::<Value>(&reply.text).unwrap(), json!({ "a": ["x\\x1b[2J"], "b": 1 }));
+        assert!(before.contains(r"\u001b[2J"), "{before}");
+        let mut reply = Reply::from("seen");
+        assert_eq!((show(&mut reply), reply.notes.len()), (None, 0));
+    }
+}

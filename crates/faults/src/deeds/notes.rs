@@ -1,0 +1,93 @@
+//! Notes: saved, changed, forgotten.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{Deed, Outcome, has_table, outcome, store, unsound};
+use crate::{Desk, Dice, Hand, Wrong};
+
+/// Notes, each with the text that was acknowledged last.
+#[derive(Debug, Default)]
+pub struct Notes {
+    count: u64,
+    kept: BTreeMap<String, String>,
+    /// What is being done: an id where it has one, and the text after it; nothing for a note that goes.
+    open: Option<(Option<String>, Option<String>)>,
+}
+
+impl Deed for Notes {
+    fn name(&self) -> &'static str {
+        "notes"
+    }
+
+    fn dialect(&self) -> &'static str {
+        "oxydra"
+    }
+
+    fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome> {
+        self.count += 1;
+        let text = format!("note {} {}", self.count, "of words ".repeat(dice.roll(400) as usize)).trim().to_owned();
+        let old = self.kept.keys().nth(dice.roll(self.kept.len() as u64) as usize).cloned();
+        let (open, answer) = match (dice.roll(4), old) {
+            (0, Some(id)) => {
+                let answer = hand.call("memory_delete", json!({ "note_id": id }))?;
+                ((Some(id), None), answer)
+            }
+            (1 | 2, Some(id)) => {
+                let answer = hand.call("memory_update", json!({ "note_id": id, "content": text }))?;
+                ((Some(id), Some(text)), answer)
+            }
+            _ => {
+                let answer = hand.call("memory_save", json!({ "content": text }))?;
+                let id = answer.as_ref().and_then(|it| it.whole["data"]["note_id"].as_str()).map(str::to_owned);
+                ((id, Some(text)), answer)
+            }
+        };
+        let outcome = outcome(answer.as_ref());
+        match (&outcome, open) {
+            (Outcome::Acknowledged, (Some(id), Some(text))) => _ = self.kept.insert(id, text),
+            (Outcome::Acknowledged, (Some(id), None)) => _ = self.kept.remove(&id),
+            // What is open now may be either way, and is left alone until somebody looked.
+            (_, open) => {
+                if let Some(id) = &open.0 {
+                    self.kept.remove(id);
+                }
+                self.open = Some(open);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+        let Some(connection) = store(desk)? else { return Ok(Vec::new()) };
+        let mut wrong = unsound(&connection)?;
+        if !has_table(&connection, "notes")? {
+            return Ok(wrong);
+        }
+        let found: BTreeMap<String, String> = connection
+            .prepare("SELECT id, text FROM notes")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (id, text) in &self.kept {
+            match found.get(id) {
+                Some(there) if there == text => {}
+                Some(_) => wrong.push(Wrong::Lost(format!("the change of {id} to `{text:.12}…`"))),
+                None => wrong.push(Wrong::Lost(format!("{id} `{text:.12}…`"))),
+            }
+        }
+        let torn = |text: &str| !text.starts_with("note ") || text.chars().count() > 20 && !text.ends_with("words");
+        wrong.extend(found.values().filter(|it| torn(it)).map(|it| Wrong::Partial(format!("a note says `{it:.40}`"))));
+        let lone: i64 = connection.query_row(
+            "SELECT count(*) FROM notes WHERE text <> '' AND id NOT IN (SELECT source FROM passages)",
+            [],
+            |row| row.get(0),
+        )?;
+        if lone > 0 {
+            wrong.push(Wrong::Partial(format!("{lone} notes are in no index")));
+        }
+        self.kept = found;
+        self.open = None;
+        Ok(wrong)
+    }
+}

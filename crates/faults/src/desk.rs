@@ -1,0 +1,237 @@
+//! A home, a project and the program.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// How long an answer is waited for before the program counts as hung.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A user with an empty home and one project.
+#[derive(Debug)]
+pub struct Desk {
+    folder: tempfile::TempDir,
+    env: Vec<(String, String)>,
+}
+
+/// What a run of the program left.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// What it printed.
+    pub out: String,
+    /// What it said besides.
+    pub err: String,
+}
+
+impl Ran {
+    /// Whether it ended by a code of its own: no signal, no panic.
+    pub fn is_sane(&self) -> bool {
+        (0..=2).contains(&self.code) && !self.err.contains("panicked at")
+    }
+}
+
+impl Desk {
+    /// A desk in the usual place for temporary files.
+    pub fn new() -> anyhow::Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// A desk in a folder.
+    pub fn within(folder: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("helve-faults-").tempdir_in(folder)?;
+        for name in ["home", "work"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        Ok(Self { folder, env: Vec::new() })
+    }
+
+    /// The same desk, with a variable for the program.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// A path beneath the desk.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap_or_else(|_| self.folder.path().to_owned()).join(name)
+    }
+
+    /// The program's state folder.
+    pub fn state(&self) -> PathBuf {
+        self.path("home/.local/state/helve")
+    }
+
+    /// Its store.
+    pub fn store(&self) -> PathBuf {
+        self.state().join("helve.db")
+    }
+
+    /// The record of calls by hand.
+    pub fn events(&self) -> PathBuf {
+        self.state().join("runs/cli/events.ndjson")
+    }
+
+    /// Writes a file beneath the desk.
+    pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        let path = self.path(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, bytes).with_context(|| path.display().to_string())
+    }
+
+    /// The program, started by `wrap` if there is something in it, with nothing of the real environment but what it needs.
+    pub fn command(&self, wrap: &[String], args: &[&str]) -> Command {
+        let mut command = match wrap {
+            [] => Command::new(program()),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program());
+                command
+            }
+        };
+        command.args(args).current_dir(self.path("work")).env_clear();
+        command.env("HOME", self.path("home")).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
+        self.wrapped(&[], args)
+    }
+
+    /// Runs the program beneath another one to its end.
+    pub fn wrapped(&self, wrap: &[String], args: &[&str]) -> anyhow::Result<Ran> {
+        let output = self.command(wrap, args).stdin(Stdio::null()).output()?;
+        Ok(Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// Names in the project's folder that our writers made for a moment.
+    pub fn litter(&self) -> Vec<String> {
+        let names = fs::read_dir(self.path("work")).into_iter().flatten().flatten().map(|it| it.file_name());
+        names.filter_map(|it| it.into_string().ok()).filter(|it| it.starts_with(".helve-")).collect()
+    }
+}
+
+/// The program that is tried.
+fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("HELVE_BIN") {
+        return path.into();
+    }
+    // target/debug/deps/it-… or target/debug/helve-faults
+    let own = std::env::current_exe().unwrap_or_default();
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("helve")).find(|it| it.is_file());
+    found.unwrap_or_else(|| {
+        eprintln!("there is no helve beside {}; build it first: cargo build -p helve-cli", own.display());
+        "helve".into()
+    })
+}
+
+/// An answer of the program to one call.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Whether it is an error.
+    pub is_error: bool,
+    /// Its words.
+    pub text: String,
+    /// All of it.
+    pub whole: Value,
+}
+
+/// `helve batch`: one process that is called again and again, and tells after each call what came of it.
+#[derive(Debug)]
+pub struct Hand {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: Receiver<String>,
+    /// Calls that it answered.
+    pub answered: u64,
+}
+
+impl Hand {
+    /// Starts one, beneath another program if `wrap` names it.
+    pub fn start(desk: &Desk, wrap: &[String], dialect: &str) -> anyhow::Result<Self> {
+        let mut command = desk.command(wrap, &["batch", "--dialect", dialect]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let input = child.stdin.take();
+        let lines = heard(child.stdout.take().context("no output")?);
+        let said = heard(child.stderr.take().context("no errors")?);
+        Ok(Self { child, input, lines, said, answered: 0 })
+    }
+
+    /// Calls a tool. `None`: the process is gone, and did not answer.
+    pub fn call(&mut self, tool: &str, args: Value) -> anyhow::Result<Option<Answer>> {
+        let line = format!("{}\n", json!({ "tool": tool, "args": args }));
+        let Some(input) = &mut self.input else { return Ok(None) };
+        if input.write_all(line.as_bytes()).is_err() {
+            return Ok(None);
+        }
+        let line = match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => bail!("no answer to {tool} in {} s", PATIENCE.as_secs()),
+        };
+        // A line that was cut by the kill was not heard.
+        let Ok(whole) = serde_json::from_str::<Value>(&line) else { return Ok(None) };
+        self.answered += 1;
+        let text = whole["text"].as_str().unwrap_or_default().to_owned();
+        Ok(Some(Answer { is_error: whole["is_error"] == true, text, whole }))
+    }
+
+    /// Kills it after this long, wherever it is by then.
+    pub fn kill_after(&self, moment: Duration) {
+        let pid = Pid::from_child(&self.child);
+        // Until `end` the process is not waited for, so that its number stays its own.
+        thread::spawn(move || {
+            thread::sleep(moment);
+            _ = kill_process(pid, Signal::KILL);
+        });
+    }
+
+    /// Waits for its end, and tells its exit code (-1: killed) and what it said besides.
+    pub fn end(mut self) -> anyhow::Result<Ran> {
+        drop(self.input.take());
+        let status = self.child.wait()?;
+        let err = self.said.iter().collect::<Vec<_>>().join("\n");
+        Ok(Ran { code: status.code().unwrap_or(-1), out: String::new(), err })
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// The lines of a pipe, as they come.
+fn heard(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

@@ -1,0 +1,112 @@
+//! A small disk of our own, in a mount namespace of our own.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail};
+
+/// How a test begins that says what it could not do.
+pub const SKIPPED: &str = "SKIPPED";
+
+/// Set for a process that has a namespace of its own.
+const INSIDE: &str = "HELVE_TEST_MOUNTS";
+
+/// The words that give a command a mount namespace in which it may mount; nothing where that is impossible.
+pub fn may_mount() -> Option<Vec<String>> {
+    [["unshare", "-m", "--propagation", "private"].as_slice(), ["unshare", "-Urm"].as_slice()].into_iter().find_map(
+        |words| {
+            let (first, rest) = words.split_first()?;
+            let mut command = Command::new(first);
+            let script = "mount -t tmpfs -o size=64k none /mnt && touch /mnt/x";
+            command.args(rest).args(["sh", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
+            let works = command.status().is_ok_and(|it| it.success());
+            works.then(|| words.iter().map(|&it| it.to_owned()).collect())
+        },
+    )
+}
+
+/// Goes on inside of a mount namespace: true there. Outside, this program is run again with these arguments in one, and
+/// the answer is whether it went well; `None` where there is no such namespace.
+pub fn again_with_mounts(args: &[&str]) -> anyhow::Result<Option<bool>> {
+    let Some(words) = may_mount() else { return Ok(None) };
+    let (first, rest) = words.split_first().context("no words")?;
+    let mut command = Command::new(first);
+    command.args(rest).arg(std::env::current_exe()?).args(args).env(INSIDE, "1");
+    Ok(Some(command.status()?.success()))
+}
+
+/// The same for a whole program: its place is taken by itself in a namespace. Returns where that is impossible.
+pub fn stay_with_mounts() {
+    if is_inside() {
+        return;
+    }
+    if let Some((words, own)) = may_mount().zip(std::env::current_exe().ok())
+        && let Some((first, rest)) = words.split_first()
+    {
+        let mut command = Command::new(first);
+        let error = command.args(rest).arg(own).args(std::env::args_os().skip(1)).env(INSIDE, "1").exec();
+        eprintln!("{first}: {error}");
+    }
+}
+
+/// Whether this process may mount.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// A disk of a few bytes, as long as this lives.
+#[derive(Debug)]
+pub struct Disk {
+    place: PathBuf,
+}
+
+impl Disk {
+    /// Mounts a disk of this size in KiB at a folder.
+    pub fn mount(place: &Path, kib: u64) -> anyhow::Result<Self> {
+        fs::create_dir_all(place)?;
+        let size = format!("size={kib}k,mode=700");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(place).status()?;
+        if !status.success() {
+            bail!("no disk at {}", place.display());
+        }
+        Ok(Self { place: place.to_owned() })
+    }
+
+    /// Fills what is left of it, but for so many bytes.
+    pub fn fill(&self, left: usize) -> anyhow::Result<()> {
+        let file = self.place.join("ballast");
+        let mut block = 1 << 16;
+        let mut text: Vec<u8> = fs::read(&file).unwrap_or_default();
+        while block >= 1024 {
+            let longer = text.len() + block;
+            text.resize(longer, 0);
+            if fs::write(&file, &text).is_err() {
+                text.truncate(longer - block);
+                block /= 2;
+            }
+        }
+        text.truncate(text.len().saturating_sub(left));
+        fs::write(&file, &text).context("filling the disk")
+    }
+
+    /// Makes room again.
+    pub fn free(&self) -> anyhow::Result<()> {
+        Ok(fs::remove_file(self.place.join("ballast"))?)
+    }
+
+    /// From now on nothing can be written.
+    pub fn read_only(&self) -> anyhow::Result<()> {
+        let status = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.place).status()?;
+        if status.success() { Ok(()) } else { bail!("the disk stays writable") }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg("-l").arg(&self.place).status();
+    }
+}

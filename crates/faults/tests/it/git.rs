@@ -1,0 +1,119 @@
+//! Merges: the table of what may stand in their way, and a kill in the middle of one.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use helve_faults::{Desk, Dice, Hand, SKIPPED, number, seed};
+use serde_json::{Value, json};
+
+fn git(folder: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=A", "-c", "user.email=a@b"]).args(args).current_dir(folder);
+    let output = command.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", folder).output().unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A repository with `main` and branches that each add a file; `clash` changes what `main` changed too. Nothing where the
+/// tools cannot run git.
+fn repository(branches: u64) -> Option<Desk> {
+    let desk = Desk::new().unwrap();
+    let work = desk.path("work");
+    git(&work, &["init", "--quiet", "--initial-branch=main"]);
+    desk.put("work/shared.txt", "begin\n").unwrap();
+    git(&work, &["add", "--all"]);
+    git(&work, &["commit", "--quiet", "-m", "begin"]);
+    for at in 0..branches {
+        git(&work, &["checkout", "--quiet", "-b", &format!("b{at}"), "main"]);
+        desk.put(&format!("work/part-{at}.txt"), format!("{at}\n").repeat(500)).unwrap();
+        git(&work, &["add", "--all"]);
+        git(&work, &["commit", "--quiet", "-m", &format!("part {at}")]);
+    }
+    git(&work, &["checkout", "--quiet", "-b", "clash", "main"]);
+    desk.put("work/shared.txt", "theirs\n").unwrap();
+    git(&work, &["commit", "--quiet", "--all", "-m", "theirs"]);
+    git(&work, &["checkout", "--quiet", "main"]);
+    desk.put("work/shared.txt", "ours\n").unwrap();
+    git(&work, &["commit", "--quiet", "--all", "-m", "ours"]);
+    let tried = merge(&desk, &["main"], false);
+    if tried.get("success").is_none() {
+        eprintln!("{SKIPPED}: THE TOOLS CANNOT RUN GIT HERE: {tried}");
+        return None;
+    }
+    Some(desk)
+}
+
+fn merge(desk: &Desk, sources: &[&str], abort: bool) -> Value {
+    let args = json!({ "sourceBranches": sources, "targetBranch": "main", "abort": abort }).to_string();
+    let ran = desk.run(&["call", "merge_branches", "--dialect", "forge", &args]).unwrap();
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+#[test]
+fn a_merge_that_cannot_be_changes_nothing_and_one_that_was_is_not_repeated() {
+    let Some(desk) = repository(2) else { return };
+    let work = desk.path("work");
+    let head = || git(&work, &["rev-parse", "main"]);
+    // A branch that is not there: not even the first is merged.
+    let before = head();
+    let said = merge(&desk, &["b0", "nowhere"], false);
+    assert!(said["error"].as_str().unwrap().contains("no branch `nowhere`; nothing was merged"), "{said}");
+    assert_eq!(head(), before);
+    // A conflict names its files, and is undone where that was asked for.
+    let said = merge(&desk, &["clash"], true);
+    assert_eq!(said, json!({ "success": false, "conflicts": ["shared.txt"], "branch": "clash" }));
+    assert_eq!((head(), git(&work, &["status", "--porcelain"])), (before.clone(), String::new()));
+    // Changes in the work tree that are in the way stay as they are.
+    desk.put("work/part-0.txt", "mine\n").unwrap();
+    let said = merge(&desk, &["b0"], true);
+    assert_ne!(said["success"], true, "{said}");
+    assert_eq!((head(), fs::read_to_string(work.join("part-0.txt")).unwrap().as_str()), (before, "mine\n"));
+    fs::remove_file(work.join("part-0.txt")).unwrap();
+    // Merged is merged.
+    assert_eq!(merge(&desk, &["b0", "b1"], false), json!({ "success": true }));
+    let merged = head();
+    assert_eq!(merge(&desk, &["b1", "b0", "main"], false), json!({ "success": true }));
+    assert_eq!(head(), merged);
+}
+
+#[test]
+fn a_lock_that_is_not_ours_is_named_and_stays() {
+    let Some(desk) = repository(1) else { return };
+    desk.put("work/.git/index.lock", "").unwrap();
+    let said = merge(&desk, &["b0"], false);
+    assert!(said.to_string().contains("index.lock"), "{said}");
+    assert!(desk.path("work/.git/index.lock").exists());
+    fs::remove_file(desk.path("work/.git/index.lock")).unwrap();
+    assert_eq!(merge(&desk, &["b0"], false), json!({ "success": true }));
+}
+
+#[test]
+fn a_kill_in_a_merge_loses_no_branch() {
+    let kills = number("HELVE_KILLS", 4);
+    let Some(desk) = repository(kills) else { return };
+    let work = desk.path("work");
+    let mut dice = Dice::new(seed());
+    let tips = |at: u64| git(&work, &["rev-parse", &format!("b{at}")]);
+    let before: Vec<String> = (0..kills).map(tips).collect();
+    for at in 0..kills {
+        let mut hand = Hand::start(&desk, &[], "forge").unwrap();
+        assert!(hand.call("read", json!({ "path": "shared.txt" })).unwrap().is_some());
+        hand.kill_after(Duration::from_millis(dice.roll(120)));
+        let args = json!({ "sourceBranches": [format!("b{at}")], "targetBranch": "main" });
+        hand.call("merge_branches", args).unwrap();
+        hand.end().unwrap();
+        // What git itself left locked is git's word for "somebody was here": people look, and remove it.
+        let mut said = merge(&desk, &[&format!("b{at}")], true);
+        if said["success"] != true {
+            let lock = desk.path("work/.git/index.lock");
+            assert!(lock.exists() && said.to_string().contains("index.lock"), "{said}");
+            fs::remove_file(lock).unwrap();
+            git(&work, &["reset", "--quiet", "--hard"]);
+            said = merge(&desk, &[&format!("b{at}")], true);
+        }
+        assert_eq!(said, json!({ "success": true }), "after kill {at}");
+        git(&work, &["merge-base", "--is-ancestor", &format!("b{at}"), "main"]);
+    }
+    assert_eq!((0..kills).map(tips).collect::<Vec<_>>(), before);
+    git(&work, &["fsck", "--no-dangling", "--no-progress"]);
+    assert_eq!(git(&work, &["status", "--porcelain"]), "");
+}

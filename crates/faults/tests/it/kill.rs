@@ -1,0 +1,163 @@
+//! Killed at any moment: what was acknowledged is there afterwards, nothing is half there, and nothing is left behind.
+
+use std::{
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use helve_faults::{
+    Deed, Desk, Dice, Fault, Files, Hand, Model, Notes, Patches, Plans, Spills, Tally, number, one_round, seed,
+};
+use helve_script::{Script, Step};
+use rusqlite::Connection;
+use serde_json::json;
+
+/// So many kills of a process that does this, over one desk.
+fn killed_at(deed: &mut dyn Deed, usual: u64) {
+    let (mut dice, mut tally, desk) = (Dice::new(seed()), Tally::default(), Desk::new().unwrap());
+    for _ in 0..number("HELVE_KILLS", usual) {
+        let fault = match dice.roll(5) {
+            0 => Fault::KilledAtStart(Duration::from_millis(dice.roll(150))),
+            _ => Fault::Killed(Duration::from_micros(dice.roll(60_000))),
+        };
+        one_round(&desk, deed, &fault, None, &mut dice, &mut tally).unwrap();
+    }
+    eprintln!("{tally}");
+    assert_eq!(tally.wrong, []);
+    assert!(tally.acknowledged.values().sum::<u64>() > 0, "nothing was ever acknowledged");
+}
+
+#[test]
+fn a_file_is_the_old_one_or_the_new_one() {
+    killed_at(&mut Files::default(), 10);
+}
+
+#[test]
+fn a_patch_is_there_as_a_whole_or_not_at_all() {
+    killed_at(&mut Patches::default(), 12);
+}
+
+#[test]
+fn notes_are_saved_changed_and_forgotten_in_one_step() {
+    killed_at(&mut Notes::default(), 8);
+}
+
+#[test]
+fn schedules_stay_made_and_stay_deleted() {
+    killed_at(&mut Plans::default(), 8);
+}
+
+#[test]
+fn an_output_that_was_named_is_whole() {
+    let desk = Desk::new().unwrap();
+    let mut hand = Hand::start(&desk, &[], "claude").unwrap();
+    let tried = hand.call("Bash", json!({ "command": "true" })).unwrap();
+    if tried.is_none_or(|it| it.is_error) {
+        eprintln!("{}: no sandbox here, so no command has an output", helve_faults::SKIPPED);
+        return;
+    }
+    killed_at(&mut Spills::default(), 4);
+}
+
+#[test]
+fn a_conversation_goes_on_after_each_kill() {
+    let mut dice = Dice::new(seed());
+    // One file after the other until there are four, whatever happened before.
+    let script = Script::new([Step::by(|request| {
+        let said = request["messages"].to_string();
+        let next = (1..=4).find(|at| !said.contains(&format!("wrote 2 bytes to part-{at}.txt")));
+        match next {
+            Some(at) => Step::call("write", json!({ "path": format!("part-{at}.txt"), "content": format!("{at}\n") })),
+            None => Step::text("All four."),
+        }
+    })
+    .times(10_000)]);
+    let model = Model::of(script).unwrap();
+    for _ in 0..number("HELVE_KILLS", 4).div_ceil(4) {
+        let desk = model.at(Desk::new().unwrap());
+        let args = ["run", "write four files", "--dialect", "solo", "--mode", "bypassPermissions"];
+        for turn in 0..4 {
+            // A session that was begun is gone on with; one that was killed before is begun again.
+            let mut words: Vec<&str> = args.into();
+            if desk.store().exists() && desk.run(&["sessions", "list"]).unwrap().out.contains("write four") {
+                words.push("--continue");
+            }
+            let mut command = desk.command(&[], &words);
+            let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            thread::sleep(Duration::from_millis(30 + dice.roll(200) * (turn + 1)));
+            _ = child.kill();
+            _ = child.wait();
+        }
+        let mut words: Vec<&str> = args.into();
+        if desk.run(&["sessions", "list"]).unwrap().out.contains("write four") {
+            words.push("--continue");
+        }
+        let ran = desk.run(&words).unwrap();
+        assert_eq!((ran.code, ran.out.as_str()), (0, "All four.\n"), "{}", ran.err);
+        for at in 1..=4 {
+            let text = std::fs::read_to_string(desk.path(&format!("work/part-{at}.txt"))).unwrap();
+            assert_eq!(text, format!("{at}\n"));
+        }
+    }
+    assert_eq!(model.heard().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
+}
+
+/// `helve schedule drive`, ended with the test.
+struct Driver(Child);
+
+impl Driver {
+    fn start(desk: &Desk) -> Self {
+        let mut command = desk.command(&[], &["schedule", "drive"]);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn kill(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn two_drivers_one_of_them_killed_run_every_occurrence_once() {
+    let many = number("HELVE_OCCURRENCES", 6).min(45);
+    let model = Model::of(Script::new([]).then("Done.")).unwrap();
+    let desk = model.at(Desk::new().unwrap());
+    let mut hand = Hand::start(&desk, &[], "oxydra").unwrap();
+    for at in 0..many {
+        let args = json!({ "goal": format!("goal {at}"), "cadence_type": "interval", "cadence_value": "86400" });
+        assert!(!hand.call("schedule_create", args).unwrap().unwrap().is_error);
+    }
+    hand.end().unwrap();
+    let store = Connection::open(desk.store()).unwrap();
+    store.busy_timeout(Duration::from_secs(20)).unwrap();
+    let past = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64 - 1_000_000;
+    store.execute("UPDATE schedules SET next = ?1", [past]).unwrap();
+
+    let mut dice = Dice::new(seed());
+    let mut drivers = [Driver::start(&desk), Driver::start(&desk)];
+    let count = |sql: &str| store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64;
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut killed = 0;
+    while count("SELECT count(*) FROM schedule_runs WHERE status = 'success'") < many {
+        assert!(Instant::now() < until, "the runs do not come to an end");
+        thread::sleep(Duration::from_millis(20));
+        // Once something runs, one of them dies, and another one takes its place. Its claims last for a minute, which is over
+        // at once here; what the other one runs is claimed anew in time.
+        if killed < number("HELVE_KILLS", 1) && count("SELECT count(*) FROM schedule_runs") > 0 {
+            let one = &mut drivers[dice.roll(2) as usize];
+            one.kill();
+            store.execute("UPDATE schedule_runs SET until = started WHERE status = 'running'", []).unwrap();
+            *one = Driver::start(&desk);
+            killed += 1;
+        }
+    }
+    assert_eq!(count("SELECT count(*) FROM schedule_runs"), many);
+    assert_eq!(count("SELECT count(DISTINCT schedule || due) FROM schedule_runs"), many);
+}

@@ -1,0 +1,306 @@
+//! A note of a change to several files, written before the first of them and removed after the last. Whoever starts next
+//! and finds one takes back what was half done, or clears up after what was done.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use helve_contract::ports::Kind;
+use rustix::{
+    fd::{AsFd as _, AsRawFd as _},
+    fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{beneath::sync_folder, files::kind, lock::Folder, names::temporary};
+
+/// The version of the notes.
+const VERSION: u32 = 1;
+
+/// Where the notes of changes are: a private folder that no tool reaches.
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+}
+
+/// A change to several files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    version: u32,
+    pub(super) steps: Vec<Planned>,
+}
+
+/// One step of it, in order. The last one decides: once it is done, all is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Planned {
+    /// The folder, by its path and by device and inode: the path alone is not believed.
+    folder: PathBuf,
+    key: (u64, u64),
+    name: String,
+    /// The other name: of the new content before the step, of the old after it.
+    aside: String,
+    /// The file before, if there was one.
+    old: Option<u64>,
+    /// The file after, if there is one.
+    new: Option<u64>,
+}
+
+impl Planned {
+    /// Writes a step down. `None` where a name cannot be written down.
+    pub(super) fn new(folder: &Folder, name: &OsStr, aside: &str, old: Option<u64>, new: Option<u64>) -> Option<Self> {
+        let path = fs::read_link(format!("/proc/self/fd/{}", folder.fd.as_fd().as_raw_fd())).ok()?;
+        let aside = aside.to_owned();
+        Some(Self { folder: path, key: folder.key, name: name.to_str()?.to_owned(), aside, old, new })
+    }
+}
+
+/// A note that is there; locked as long as the change goes on.
+pub(super) struct Open {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Open {
+    /// The change is over.
+    pub(super) fn close(self) {
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Journal {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Writes a note, on disk before this returns.
+    pub(super) fn open(&self, steps: Vec<Planned>) -> io::Result<Open> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let id = temporary()?;
+        let fresh = self.folder.join(format!("{id}.new"));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let path = self.folder.join(format!("{id}.json"));
+        let written = (|| {
+            file.lock()?;
+            file.write_all(&serde_json::to_vec(&Entry { version: VERSION, steps })?)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)?;
+            File::open(&self.folder)?.sync_all()
+        })();
+        match written {
+            Ok(()) => Ok(Open { path, _file: file }),
+            Err(error) => {
+                _ = fs::remove_file(&fresh);
+                _ = fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts right what a killed process left half done. What cannot be put right stays noted, under another name.
+    pub(super) fn recover(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for path in entries.flatten().map(|it| it.path()) {
+            match path.extension().and_then(OsStr::to_str) {
+                Some("json") => recover_one(&path),
+                Some("new") if is_old(&path) => _ = fs::remove_file(&path),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_old(path: &Path) -> bool {
+    let changed = path.metadata().and_then(|it| it.modified()).ok();
+    changed.and_then(|it| SystemTime::now().duration_since(it).ok()).is_some_and(|age| age > Duration::from_secs(60))
+}
+
+fn recover_one(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    // Its writer lives, or another process is at it.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !path.exists() {
+        return;
+    }
+    let entry = io::read_to_string(&file).ok().and_then(|text| serde_json::from_str::<Entry>(&text).ok());
+    let whole = entry.filter(|it| it.version == VERSION).is_some_and(|entry| entry.settle());
+    _ = if whole { fs::remove_file(path) } else { fs::rename(path, path.with_extension("unsettled")) };
+}
+
+impl Entry {
+    /// Takes all steps back, or clears up after them if the last was done. Whether every file is as it should be.
+    fn settle(&self) -> bool {
+        let Some((last, before)) = self.steps.split_last() else { return true };
+        let Some(there) = last.opened().map(|folder| inode(&folder, &last.name)) else { return false };
+        let done = there == last.new;
+        if !done && there != last.old {
+            return false; // Somebody has changed it since: nobody can tell any more.
+        }
+        let mut whole = true;
+        if done {
+            for step in before {
+                whole &= step.opened().is_some_and(|folder| step.clear(&folder, step.old));
+            }
+        } else {
+            for step in self.steps.iter().rev() {
+                whole &= step.opened().is_some_and(|folder| {
+                    let Ok(_held) = folder.lock() else { return false };
+                    step.take_back(&folder).is_ok() && sync_folder(folder.fd.as_fd()).is_ok()
+                });
+            }
+        }
+        whole
+    }
+}
+
+impl Planned {
+    /// The folder, if it is still the same.
+    fn opened(&self) -> Option<Folder> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(CWD, &self.folder, flags, Mode::empty()).ok()?;
+        Folder::new(fd).ok().filter(|folder| folder.key == self.key)
+    }
+
+    /// Removes what is under the other name, if it is this file.
+    fn clear(&self, folder: &Folder, which: Option<u64>) -> bool {
+        match inode(folder, &self.aside) {
+            Some(there) if Some(there) == which => unlinkat(&folder.fd, &self.aside, AtFlags::empty()).is_ok(),
+            _ => true,
+        }
+    }
+
+    /// Makes it as it was before. What somebody else has changed since is left alone, and is an error.
+    fn take_back(&self, folder: &Folder) -> Result<(), Errno> {
+        let (there, aside) = (inode(folder, &self.name), inode(folder, &self.aside));
+        match (self.old, self.new) {
+            // It was not done: what is aside is the new content.
+            (old, new) if there == old => {
+                self.clear(folder, new);
+                Ok(())
+            }
+            (Some(old), Some(new)) if there == Some(new) && aside == Some(old) => {
+                renameat(&folder.fd, &self.aside, &folder.fd, &self.name)
+            }
+            (None, Some(new)) if there == Some(new) => unlinkat(&folder.fd, &self.name, AtFlags::empty()),
+            (Some(old), None) if there.is_none() && aside == Some(old) => {
+                renameat_with(&folder.fd, &self.aside, &folder.fd, &self.name, RenameFlags::NOREPLACE)
+            }
+            _ => Err(Errno::BUSY),
+        }
+    }
+}
+
+/// Which file has this name.
+fn inode(folder: &Folder, name: &str) -> Option<u64> {
+    let stat = statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    matches!(kind(&stat), Kind::File | Kind::Link).then_some(stat.st_ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four files with what a change of them prepared, and the note of it: `a` gets other words, `c` comes, `d` goes, and
+    /// `b` gets other words last.
+    struct Stage {
+        top: PathBuf,
+        journal: Journal,
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.top);
+        }
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let top = std::env::temp_dir().join(format!("helve-journal-{}", temporary().unwrap()));
+            fs::create_dir_all(&top).unwrap();
+            let top = fs::canonicalize(top).unwrap();
+            let journal = Journal::new(top.join("notes"));
+            let stage = Self { top, journal };
+            for (name, text) in
+                [("a", "a1"), ("b", "b1"), ("d", "d1"), ("a.new", "a2"), ("b.new", "b2"), ("c.new", "c2")]
+            {
+                fs::write(stage.top.join(name), text).unwrap();
+            }
+            let folder = stage.folder();
+            let which = |name: &str| inode(&folder, name);
+            let step = |name: &str, aside: &str| {
+                Planned::new(&folder, name.as_ref(), aside, which(name), which(aside)).unwrap()
+            };
+            let steps = vec![step("a", "a.new"), step("c", "c.new"), step("d", "d.old"), step("b", "b.new")];
+            // Nobody closes it: its writer dies.
+            drop(stage.journal.open(steps).unwrap());
+            stage
+        }
+
+        fn folder(&self) -> Folder {
+            Folder::new(openat(CWD, &self.top, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap()
+        }
+
+        /// Does the steps up to this one.
+        fn until(self, last: usize) -> Self {
+            let folder = self.folder();
+            let swap = |name: &str, aside: &str, flags| {
+                renameat_with(&folder.fd, aside, &folder.fd, name, flags).unwrap();
+            };
+            let steps: [&dyn Fn(); 4] = [
+                &|| swap("a", "a.new", RenameFlags::EXCHANGE),
+                &|| swap("c", "c.new", RenameFlags::NOREPLACE),
+                &|| swap("d.old", "d", RenameFlags::NOREPLACE),
+                &|| swap("b", "b.new", RenameFlags::empty()),
+            ];
+            steps[..last].iter().for_each(|step| step());
+            self
+        }
+
+        /// Every file with its words, and how many notes there are, after the next start.
+        fn after(&self) -> (Vec<String>, usize) {
+            self.journal.recover();
+            let files = fs::read_dir(&self.top).unwrap().flatten().filter(|it| it.path().is_file());
+            let mut seen: Vec<String> = files.map(|it| fs::read_to_string(it.path()).unwrap()).collect();
+            seen.sort();
+            (seen, fs::read_dir(self.top.join("notes")).unwrap().count())
+        }
+    }
+
+    #[test]
+    fn the_next_start_takes_back_what_was_half_done() {
+        for last in 0..4 {
+            let stage = Stage::new().until(last);
+            assert_eq!(stage.after(), (["a1", "b1", "d1"].map(str::to_owned).to_vec(), 0), "killed after step {last}");
+        }
+    }
+
+    #[test]
+    fn the_next_start_clears_up_after_what_was_done() {
+        assert_eq!(Stage::new().until(4).after(), (["a2", "b2", "c2"].map(str::to_owned).to_vec(), 0));
+    }
+
+    #[test]
+    fn what_somebody_has_changed_since_is_left_alone_and_stays_noted() {
+        let stage = Stage::new().until(2);
+        fs::remove_file(stage.top.join("b")).unwrap();
+        fs::write(stage.top.join("b"), "mine").unwrap();
+        let (seen, notes) = stage.after();
+        assert!(["a1", "a2", "mine", "c2"].iter().all(|it| seen.iter().any(|there| there == it)), "{seen:?}");
+        assert_eq!(notes, 1);
+        assert_eq!(stage.after(), (seen, 1), "nobody looks at it again");
+    }
+
+    #[test]
+    fn a_note_of_somebody_who_lives_is_not_touched() {
+        let stage = Stage::new().until(1);
+        let path = fs::read_dir(stage.top.join("notes")).unwrap().next().unwrap().unwrap().path();
+        let held = File::open(path).unwrap();
+        held.lock().unwrap();
+        let (seen, notes) = stage.after();
+        assert!(seen.iter().any(|it| it == "a2") && notes == 1, "{seen:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! File rules that are made once and taken on by many commands. Around the secrets of a system there are hundreds of them,
+//! and making them takes as long as starting a program.
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::supervise::{Grant, rules_for};
+
+/// The rules that were made last.
+#[derive(Default)]
+pub(super) struct Made(Mutex<Option<Kept>>);
+
+struct Kept {
+    grants: Vec<(PathBuf, Grant)>,
+    seen: Vec<(PathBuf, Grant, Option<Mark>)>,
+    rules: Arc<OwnedFd>,
+}
+
+/// Tells whether a place is still the one that it was. The kernel's rules are about files, not about names.
+type Mark = (u64, u64, i64, i64);
+
+impl Made {
+    /// The rules for these places: those made before, where nothing has changed since. None where they cannot be made.
+    pub(super) fn rules_for(&self, grants: &[(PathBuf, Grant)]) -> Option<Arc<OwnedFd>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.as_ref().filter(|it| it.grants == grants)
+            && kept.seen.iter().all(|(place, grant, then)| mark(place, *grant) == *then)
+        {
+            return Some(kept.rules.clone());
+        }
+        // Looked at first: what changes while they are made is noticed next time.
+        let seen = watched(grants).map(|(place, grant)| (place.clone(), *grant, mark(place, *grant))).collect();
+        let rules = Arc::new(rules_for(grants).ok().flatten()?);
+        *kept = Some(Kept { grants: grants.to_vec(), seen, rules: rules.clone() });
+        Some(rules)
+    }
+}
+
+/// The places to look at again. An entry of a folder that is granted entry by entry need not be: when another takes its
+/// place, the folder itself tells. Only a link may lead elsewhere without that.
+fn watched(grants: &[(PathBuf, Grant)]) -> impl Iterator<Item = &(PathBuf, Grant)> {
+    let listed: Vec<&Path> =
+        grants.iter().filter(|(_, grant)| *grant == Grant::List).map(|(dir, _)| dir.as_path()).collect();
+    grants.iter().filter(move |(place, grant)| {
+        let told = *grant != Grant::List && place.parent().is_some_and(|above| listed.contains(&above));
+        !told || place.is_symlink()
+    })
+}
+
+fn mark(place: &Path, grant: Grant) -> Option<Mark> {
+    let about = fs::metadata(place).ok()?;
+    let changed = if grant == Grant::List { (about.mtime(), about.mtime_nsec()) } else { (0, 0) };
+    Some((about.dev(), about.ino(), changed.0, changed.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        os::unix::fs::symlink,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    #[test]
+    fn are_made_again_when_a_name_leads_elsewhere() {
+        let top = std::env::temp_dir().join(format!("helve-made-{}", std::process::id()));
+        let [system, linked, work] = ["system", "linked", "work"].map(|name| top.join(name));
+        for dir in [&system, &linked, &work] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        fs::write(system.join("hosts"), "1").unwrap();
+        fs::write(linked.join("names"), "1").unwrap();
+        symlink(linked.join("names"), system.join("names")).unwrap();
+        // Times are coarse: what happens in this test must not fall into the same moment.
+        let before = SystemTime::now() - Duration::from_secs(60);
+        File::open(&system).unwrap().set_modified(before).unwrap();
+        let grants = [
+            (system.clone(), Grant::List),
+            (system.join("hosts"), Grant::Read),
+            (system.join("names"), Grant::Read),
+            (work.clone(), Grant::Write),
+        ];
+        let made = Made::default();
+        let Some(first) = made.rules_for(&grants) else {
+            eprintln!("this kernel has no Landlock");
+            return fs::remove_dir_all(top).unwrap();
+        };
+        fs::write(work.join("new"), "1").unwrap();
+        let again = made.rules_for(&grants).unwrap();
+        assert!(Arc::ptr_eq(&first, &again), "a command's own files change nothing");
+
+        fs::write(linked.join("other"), "2").unwrap();
+        fs::rename(linked.join("other"), linked.join("names")).unwrap();
+        let second = made.rules_for(&grants).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second), "the link leads to another file");
+
+        fs::write(system.join("other"), "2").unwrap();
+        fs::rename(system.join("other"), system.join("hosts")).unwrap();
+        let third = made.rules_for(&grants).unwrap();
+        assert!(!Arc::ptr_eq(&second, &third), "the entry is another file");
+        assert!(!Arc::ptr_eq(&third, &made.rules_for(&grants[..1]).unwrap()), "other places have other rules");
+        fs::remove_dir_all(top).unwrap();
+    }
+}

@@ -1,0 +1,67 @@
+//! Which binary becomes the stage: a small one that lies beside this one, or this one.
+//!
+//! The kernel maps and the loader relocates the whole binary for every command, and the product's is large. Both are made
+//! from the same sources; a binary made from others refuses to be the stage.
+
+use std::{
+    env, fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// The name of the small binary.
+const NAME: &str = "helve-stage";
+
+/// All that decides what the stage does with a plan.
+const SOURCES: [&[u8]; 10] = [
+    include_bytes!("child.rs"),
+    include_bytes!("dir.rs"),
+    include_bytes!("forward.rs"),
+    include_bytes!("leash.rs"),
+    include_bytes!("plan.rs"),
+    include_bytes!("rules.rs"),
+    include_bytes!("seccomp.rs"),
+    include_bytes!("stage.rs"),
+    include_bytes!("sys.rs"),
+    include_bytes!("tree.rs"),
+];
+
+/// A number for these sources. It tells versions apart; it is no seal, and need not be one.
+const EDITION: u64 = {
+    let (mut sum, mut file) = (0xCBF2_9CE4_8422_2325_u64, 0);
+    while file < SOURCES.len() {
+        let mut at = 0;
+        while at < SOURCES[file].len() {
+            sum = (sum ^ SOURCES[file][at] as u64).wrapping_mul(0x0100_0000_01B3);
+            at += 1;
+        }
+        file += 1;
+    }
+    sum
+};
+
+/// Which edition of the stage is in this binary. Engine and stage must have the same.
+#[must_use]
+pub fn stage_edition() -> String {
+    format!("{}-{EDITION:016x}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The binary that becomes the stage.
+pub(crate) fn stage_program() -> PathBuf {
+    let own = env::current_exe().unwrap_or_default();
+    small(&own).unwrap_or(own)
+}
+
+/// The small binary beside this one, where it is as safe from others as this one is, and of the same edition.
+fn small(own: &Path) -> Option<PathBuf> {
+    let program = fs::canonicalize(own).ok()?.with_file_name(NAME);
+    let (ours, its) = (fs::metadata(own).ok()?, fs::symlink_metadata(&program).ok()?);
+    let looser = its.mode() & !ours.mode() & 0o022 != 0;
+    if !its.is_file() || its.uid() != ours.uid() || looser {
+        return None;
+    }
+    let mut asked = Command::new(&program);
+    let said = asked.env_clear().stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    (said.stdout.trim_ascii() == stage_edition().as_bytes()).then_some(program)
+}

@@ -1,0 +1,65 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use helve_contract::{PathRules, Ports, Reading, Session, Workspace};
+use helve_engine::{Dialect, Engine};
+use serde_json::Value;
+
+use crate::{Handled, Options, Outbox, Peer, Server, client};
+
+/// What was sent to nobody.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Vec<u8>>>);
+
+impl Outbox for Kept {
+    fn send(&self, message: Vec<u8>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    }
+}
+
+/// Lines of a client: each is answered with JSON, or not at all.
+pub fn server(data: &[u8], dialect: Dialect) {
+    let Ok(engine) = Engine::builder(dialect).build() else { return };
+    let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
+    let session = Arc::new(Session::new("trial", workspace, Ports::new(Arc::new(helve_contract::ports::NoHost))));
+    let peer = Peer::new(Arc::new(Server::new(Arc::new(engine), session, Options::default())));
+    let kept = Arc::new(Kept::default());
+    let out: Arc<dyn Outbox> = kept.clone();
+    for line in data.split(|byte| *byte == b'\n') {
+        let answer = match peer.receive(line, &out) {
+            Handled::Nothing => None,
+            Handled::Now(answer) => Some(answer),
+            // Work that needs a runtime to wait in is left.
+            Handled::Later(work) => work.now_or_never().flatten(),
+        };
+        kept.0.lock().unwrap_or_else(PoisonError::into_inner).extend(answer);
+    }
+    for said in kept.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let said: Value =
+            serde_json::from_slice(said).unwrap_or_else(|why| panic!("{}: {why}", String::from_utf8_lossy(said)));
+        assert!(said["jsonrpc"] == "2.0" || said.is_array(), "{said}");
+    }
+}
+
+/// What a server says to us: messages, streams of events, definitions of tools.
+pub fn client(data: &[u8]) {
+    client::try_any(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::client(data);
+            }
+        }
+    }
+}

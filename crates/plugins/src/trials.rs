@@ -1,0 +1,32 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use crate::protocol::{Answer, Greeting, answer, greeting, object_schema};
+
+/// A line from a plugin is understood or is noise; a schema has an object at its root, whatever came.
+pub fn line(data: &[u8]) {
+    if let Greeting::Tools(_, tools) = greeting(data) {
+        assert!(!tools.is_empty());
+    }
+    if let Answer::Result(reply) = answer(data, "call-1") {
+        assert!(data.len() >= reply.text.len() / 6, "a reply is no longer than what came");
+    }
+    if let Ok(value) = serde_json::from_slice(data) {
+        assert!(object_schema(value).is_object());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::line(data);
+            }
+        }
+    }
+}

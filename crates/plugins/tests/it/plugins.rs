@@ -1,0 +1,235 @@
+//! Plugins that behave badly: what they may do to a call, and what they may not do to the next one.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Access, Call, Entry, Error, PathRules, Ports, Reading, Result, Root, Session, Workspace,
+    ports::{Command, Exit, Host, Level, Noticed, Process, Signal},
+};
+use helve_hosts::{Local, Spawn};
+use helve_plugins::Settings;
+use serde_json::{Value, json};
+
+/// What a plugin does with a message: how often it was started, and the message.
+type Manners = fn(u32, &Value) -> Vec<Noticed>;
+
+/// Starts plugins that exist only here.
+struct Fakes {
+    manners: Manners,
+    tools: usize,
+    starts: Arc<AtomicU32>,
+    alive: Arc<AtomicU32>,
+}
+
+struct Fake {
+    manners: Manners,
+    tools: usize,
+    start: u32,
+    did: VecDeque<Noticed>,
+    alive: Arc<AtomicU32>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Spawn for Fakes {
+    async fn spawn(&self, _: &Command) -> Result<Box<dyn Process>> {
+        let start = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Fake {
+            manners: self.manners,
+            tools: self.tools,
+            start,
+            did: VecDeque::new(),
+            alive: self.alive.clone(),
+        }))
+    }
+
+    fn level(&self) -> Level {
+        Level::None
+    }
+}
+
+#[async_trait]
+impl Process for Fake {
+    async fn next(&mut self) -> Noticed {
+        match self.did.pop_front() {
+            Some(did) => did,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let message: Value = serde_json::from_slice(bytes).unwrap();
+        if message["type"] == "init" {
+            // A schema that is none: what becomes of it is an object.
+            let tools: Vec<_> = (0..self.tools).map(|it| json!({"name": format!("t{it}"), "parameters": 7})).collect();
+            self.did.push_back(line(&json!({"type": "init", "tools": tools})));
+        } else {
+            self.did.extend((self.manners)(self.start, &message));
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn signal(&mut self, _: Signal) -> Result<()> {
+        Ok(())
+    }
+
+    fn level(&self) -> Level {
+        Level::None
+    }
+}
+
+fn line(message: &Value) -> Noticed {
+    Noticed::Stdout(format!("{message}\n").into_bytes())
+}
+
+fn result(id: &Value, text: &str) -> Noticed {
+    line(&json!({"type": "result", "call_id": id, "content": [{"type": "text", "text": text}]}))
+}
+
+fn ended(code: i32) -> Noticed {
+    Noticed::Exit(Exit { code, signal: None, left_behind: false, denials: Vec::new(), dir: None })
+}
+
+/// A session with a plugin in it.
+struct Desk {
+    tools: Vec<Entry>,
+    session: Arc<Session>,
+    starts: Arc<AtomicU32>,
+    alive: Arc<AtomicU32>,
+}
+
+impl Desk {
+    async fn with(manners: Manners, change: impl FnOnce(&mut Settings)) -> Self {
+        let (starts, alive) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+        let fakes = Fakes { manners, tools: 2, starts: starts.clone(), alive: alive.clone() };
+        let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(fakes)));
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).canonicalize().unwrap();
+        let workspace = Workspace::new([Root::writable(dir)], PathRules::default(), Reading::Absolute);
+        let mut settings = Settings::new(vec!["fake".into()], workspace.top(Access::Read).unwrap(), Vec::new());
+        change(&mut settings);
+        let tools = helve_plugins::start(settings, host.clone(), Arc::new(|_| ())).await.unwrap();
+        let session = Arc::new(Session::new("s", workspace, Ports::new(host)));
+        Self { tools, session, starts, alive }
+    }
+
+    async fn new(manners: Manners) -> Self {
+        Self::with(manners, |_| ()).await
+    }
+
+    async fn call(&self, tool: usize) -> Result<String, Error> {
+        let call = Call::new("1", self.session.clone());
+        self.tools[tool].run(json!({}), call).await.map(|reply| reply.text)
+    }
+
+    /// Calls until a plugin that ended may be started again.
+    async fn call_again(&self) -> Result<String, Error> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.call(0).await {
+                Err(Error::Failed(why)) if why.contains("try then") && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn noise_halves_and_answers_to_others_are_passed_over() {
+    let desk = Desk::new(|_, message| {
+        let id = &message["call_id"];
+        let noise = Noticed::Stdout(b"[db] Connected\n{\"type\":\"result\",\n17\n\x1b[2J\n".to_vec());
+        let answer = format!("answer to {}", id.as_str().unwrap());
+        // Its own answer comes twice, the second time for whoever calls next.
+        vec![noise, result(&json!("call-99"), "not yours"), result(id, &answer), result(id, "once more")]
+    })
+    .await;
+    assert_eq!(desk.call(0).await.unwrap(), "answer to call-1");
+    assert_eq!(desk.call(1).await.unwrap(), "answer to call-2");
+    assert_eq!(desk.call(0).await.unwrap(), "answer to call-3");
+    assert_eq!(desk.starts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_crash_fails_its_call_and_not_the_next() {
+    let desk = Desk::new(|start, message| match start {
+        1 => vec![Noticed::Stderr(b"out of cheese\n".to_vec()), ended(3)],
+        _ => vec![result(&message["call_id"], "back")],
+    })
+    .await;
+    let why = desk.call(0).await.unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "the plugin ended with code 3 while it worked on this call; it is started again with the next one. \
+         It said: out of cheese"
+    );
+    let soon = desk.call(0).await.unwrap_err().to_string();
+    assert!(soon.starts_with("the plugin ended 1 times in a row; it is started again in "), "{soon}");
+    assert_eq!(desk.call_again().await.unwrap(), "back");
+    assert_eq!((desk.starts.load(Ordering::SeqCst), desk.alive.load(Ordering::SeqCst)), (2, 1));
+}
+
+#[tokio::test]
+async fn a_line_without_end_and_silence_end_the_program() {
+    let desk = Desk::new(|_, _| vec![Noticed::Stdout(vec![b'x'; 5 << 20]), Noticed::Stdout(vec![b'x'; 5 << 20])]).await;
+    let why = desk.call(0).await.unwrap_err().to_string();
+    assert_eq!(why, "the plugin wrote a line of more than 8388608 bytes");
+    assert_eq!(desk.alive.load(Ordering::SeqCst), 0);
+
+    let desk = Desk::with(|_, _| Vec::new(), |it| it.call = Duration::from_millis(20)).await;
+    assert!(matches!(desk.call(0).await, Err(Error::Timeout(_))));
+    assert_eq!(desk.alive.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn more_tools_than_anybody_reads_are_refused() {
+    let desk = Desk::new(|_, _| Vec::new()).await;
+    let schemas: Vec<_> = desk.tools.iter().map(|it| it.spec.schema["type"].clone()).collect();
+    assert_eq!(schemas, ["object", "object"]);
+
+    let many = Fakes { manners: |_, _| Vec::new(), tools: 5_000, starts: Arc::default(), alive: Arc::default() };
+    let alive = many.alive.clone();
+    let dir = desk.session.workspace.top(Access::Read).unwrap();
+    let host = Arc::new(Local::with(Arc::new(many)));
+    let begun = helve_plugins::start(Settings::new(vec!["fake".into()], dir, Vec::new()), host, Arc::new(|_| ())).await;
+    assert_eq!(begun.err().unwrap().to_string(), "plugin fake tells 5000 tools, and 128 are taken");
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_program_that_was_replaced_is_not_started_again() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("plugin-{}", std::process::id()));
+    fs::write(&path, "one").unwrap();
+    let argv = vec!["fake".to_owned(), path.to_str().unwrap().to_owned()];
+    let desk = Desk::with(|_, _| vec![ended(1)], |it| it.argv = argv).await;
+    desk.call(0).await.unwrap_err();
+    fs::write(&path, "two").unwrap();
+    let why = desk.call_again().await.unwrap_err().to_string();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        why,
+        "the plugin's program is another one than was started; the new one is used when Helve is started anew"
+    );
+    assert_eq!(desk.starts.load(Ordering::SeqCst), 1);
+}

@@ -1,0 +1,114 @@
+//! Where lines begin in long files that were read before, so that the next page of one costs a page and not the file.
+//!
+//! Only places are kept, never text: every page is read anew through the host, with all its checks, and a file that is
+//! not in the same state any more is read from its beginning.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use helve_contract::{Call, SafePath, ports::Stamp};
+use memchr::{memchr, memchr_iter};
+
+use crate::fs::text::Format;
+
+/// Files whose places are kept; the one read longest ago is forgotten first.
+const FILES: usize = 16;
+/// Bytes from one place to the next, about.
+const STEP: usize = 64 << 10;
+
+static KNOWN: Mutex<VecDeque<Arc<Known>>> = Mutex::new(VecDeque::new());
+
+/// What is known of a long file in one state.
+#[derive(Debug)]
+pub(super) struct Known {
+    host: String,
+    path: PathBuf,
+    pub(super) stamp: Stamp,
+    pub(super) size: u64,
+    pub(super) format: Format,
+    /// What its lines end with.
+    pub(super) end: u8,
+    /// Numbers of lines, counted from 1, and where they begin.
+    places: Vec<(u64, u64)>,
+    /// How many lines end, and whether one more follows that does not.
+    pub(super) ends: u64,
+    pub(super) open: bool,
+}
+
+impl Known {
+    /// Nothing of it yet but where its text begins.
+    pub(super) fn new(call: &Call, path: &SafePath, (stamp, size): (Stamp, u64), format: Format, end: u8) -> Self {
+        let places = vec![(1, format.bom as u64)];
+        let host = call.host().name().to_owned();
+        Self { host, path: path.on_host(), stamp, size, format, end, places, ends: 0, open: false }
+    }
+
+    /// Takes note of the next bytes of the text, which begin at `at`.
+    pub(super) fn note(&mut self, bytes: &[u8], at: u64) {
+        for (step, block) in bytes.chunks(STEP).enumerate() {
+            let from = at + (step * STEP) as u64;
+            if let Some(first) = memchr(self.end, block) {
+                self.places.push((self.ends + 2, from + first as u64 + 1));
+            }
+            self.ends += memchr_iter(self.end, block).count() as u64;
+        }
+        self.open = bytes.last().map_or(self.open, |it| *it != self.end);
+    }
+
+    /// The last place before a line, or at it: its number, and where it begins.
+    pub(super) fn before(&self, line: u64) -> (u64, u64) {
+        let after = self.places.partition_point(|(number, _)| *number <= line);
+        self.places.get(after.saturating_sub(1)).copied().unwrap_or((1, self.format.bom as u64))
+    }
+
+    /// Keeps it for the next call, in the place of what was known of the file before.
+    pub(super) fn keep(self) {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|it| it.path != self.path || it.host != self.host);
+        known.truncate(FILES - 1);
+        known.push_front(Arc::new(self));
+    }
+}
+
+/// What is known of a file, whatever its state is now.
+pub(super) fn of(call: &Call, path: &SafePath) -> Option<Arc<Known>> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.is_empty() {
+        return None;
+    }
+    let (host, path) = (call.host().name(), path.on_host());
+    known.iter().find(|it| it.path == path && it.host == host).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_the_beginning_of_its_line() {
+        let lines: Vec<_> = (1..=60_000).map(|at| format!("line {at}, {}\n", "x".repeat(at % 40))).collect();
+        let text = lines.concat();
+        let (stamp, size) = (Stamp::default(), text.len() as u64);
+        let places = vec![(1, 0)];
+        let (host, path, format) = (String::new(), PathBuf::new(), Format::UTF8);
+        let mut known = Known { host, path, stamp, size, format, end: b'\n', places, ends: 0, open: false };
+        let mut at = 0;
+        for piece in text.as_bytes().chunks(100_001) {
+            known.note(piece, at);
+            at += piece.len() as u64;
+        }
+        known.note(b"the end", at);
+        assert_eq!((known.ends, known.open), (60_000, true));
+        assert!(known.places.len() > text.len() / STEP, "{}", known.places.len());
+        for line in [1, 2, 999, 31_007, 60_000, 60_001, 99_999] {
+            let (number, from) = known.before(line);
+            let begins = text.as_bytes().get(from as usize..).unwrap_or_default();
+            assert!(number <= line && (number > 60_000 || begins.starts_with(format!("line {number},").as_bytes())));
+        }
+        let (number, _) = known.before(31_007);
+        assert!(31_007 - number < 4_000, "{number} is far away");
+    }
+}

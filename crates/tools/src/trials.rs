@@ -1,0 +1,36 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use crate::{artifacts, fs};
+
+/// A file and a patch, with a zero byte between them: a patch that fits changes nothing beside its hunks.
+pub fn patch(data: &[u8]) {
+    fs::try_patch(data);
+}
+
+/// A document with front matter is read or refused; what was written is read as it was.
+pub fn front(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(task) = artifacts::Task::parse(text) {
+        let Ok(written) = task.text() else { return };
+        let again = artifacts::Task::parse(&written).unwrap_or_else(|why| panic!("{written}: {why}"));
+        assert_eq!((again.front.id, again.front.title), (task.front.id, task.front.title));
+    }
+    _ = artifacts::Walkthrough::parse(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::patch(data);
+                super::front(data);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use crate::{
+    documents,
+    html::{self, Part, Style},
+};
+
+/// A page becomes text, in every style, and nothing invisible is left in it.
+pub fn page(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for style in [Style::Markdown, Style::Text] {
+        for part in [Part::Main, Part::Whole] {
+            _ = html::page(&text, "https://example.org/a/b", style, part);
+        }
+    }
+}
+
+/// What comes over the pipe to or from the child that parses, and the documents it may carry.
+pub fn document(data: &[u8]) {
+    documents::try_any(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_falls_over(data in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+            for data in [&data[..], text.as_bytes()] {
+                super::page(data);
+                super::document(data);
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module length
+
+go 1.19
