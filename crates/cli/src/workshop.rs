@@ -48,8 +48,9 @@ pub(crate) struct Bench {
     mode: ModeSwitch,
     memory: Arc<Memory>,
     made: Mutex<HashMap<String, Made>>,
-    /// Cleared away when the program ends: a conversation may be opened twice.
-    rooms: Mutex<Vec<Room>>,
+    /// Whose they are, oldest first. They are cleared away when the program ends, or when there are many and nobody is
+    /// in them any more: a conversation may be opened twice.
+    rooms: Mutex<Vec<(Weak<Session>, Room)>>,
     endpoint: OnceLock<Endpoint>,
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
 }
@@ -77,11 +78,18 @@ pub(crate) enum Reach {
 /// Hears of every call, and in which dialect it is.
 pub(crate) type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
 
+/// How many rooms stay as they were left.
+const ROOMS: usize = 64;
+/// How many models are kept at hand.
+const MODELS: usize = 64;
+
 /// What was made for a conversation, as long as the program runs.
 struct Made {
     engine: Weak<Engine>,
     session: Weak<Session>,
     spill: PathBuf,
+    /// Whether it works by itself, or what started it does.
+    alone: bool,
 }
 
 impl Bench {
@@ -237,6 +245,11 @@ impl Bench {
         self.made().get(session)?.engine.upgrade()
     }
 
+    /// Whether an open session works by itself: a schedule, a webhook, an agent in the background.
+    pub(crate) fn is_alone(&self, session: &str) -> bool {
+        self.made().get(session).is_some_and(|it| it.alone)
+    }
+
     /// How long a person may think about an approval.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(self.settings.number("approval.patience_secs"))
@@ -262,6 +275,8 @@ impl Bench {
             lasting: true,
             reads: need.reads.clone(),
         };
+        // Held until the room has somebody in it: none is cleared away that another one is about to move into.
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let room = setup::room(&self.settings, &self.state, wish)?;
         let host = Arc::new(Remembering::new(room.host.clone(), self.memory.clone()));
         let mut ports = setup::ports(&self.settings, &self.state, host, room.tasks.clone());
@@ -301,8 +316,9 @@ impl Bench {
             self.imports.follow(&engine, dialect, &runtime);
         }
         let session = Arc::new(session);
-        self.keep(&engine, &session, &room.spill);
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        self.keep(need, (&engine, &session), &room.spill);
+        rooms.push((Arc::downgrade(&session), room));
+        clear_away(&mut rooms);
         Ok((engine, session))
     }
 
@@ -350,13 +366,21 @@ impl Bench {
         named_in(&mut session, need);
         let engine = self.built(builder, need, gate, &spill)?;
         let session = Arc::new(session);
-        self.keep(&engine, &session, &spill);
+        self.keep(need, (&engine, &session), &spill);
         Ok((engine, session))
     }
 
-    fn keep(&self, engine: &Arc<Engine>, session: &Arc<Session>, spill: &Path) {
-        let made = Made { engine: Arc::downgrade(engine), session: Arc::downgrade(session), spill: spill.to_owned() };
-        self.made().insert(session.id.clone(), made);
+    fn keep(&self, need: &Need, (engine, session): (&Arc<Engine>, &Arc<Session>), spill: &Path) {
+        let mut all = self.made();
+        all.retain(|_, it| it.session.strong_count() > 0);
+        let beneath = need.parent.as_ref().and_then(|it| all.get(&it.id)).is_some_and(|it| it.alone);
+        let made = Made {
+            engine: Arc::downgrade(engine),
+            session: Arc::downgrade(session),
+            spill: spill.to_owned(),
+            alone: need.alone || beneath,
+        };
+        all.insert(session.id.clone(), made);
     }
 
     /// Where the calls of a conversation are recorded: in a planned run all in one file, by task and attempt.
@@ -402,6 +426,17 @@ impl Bench {
     }
 }
 
+/// Clears rooms away that nobody is in, the oldest first, where there are many.
+fn clear_away(rooms: &mut Vec<(Weak<Session>, Room)>) {
+    while rooms.len() > ROOMS {
+        let is_open = |it: &(Weak<Session>, Room)| it.0.strong_count() > 0;
+        // Two rooms of one conversation share their folders.
+        let used: HashSet<&Path> = rooms.iter().filter(|it| is_open(it)).map(|it| it.1.spill.as_path()).collect();
+        let Some(place) = rooms.iter().position(|it| !used.contains(it.1.spill.as_path())) else { return };
+        rooms.remove(place);
+    }
+}
+
 impl Workshop for Bench {
     fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
         let made = match &need.parent {
@@ -425,6 +460,10 @@ impl Workshop for Bench {
             (endpoint.window, endpoint.prices) = (None, None);
         }
         let model: Arc<dyn Model> = Arc::new(OpenAi::new(endpoint).map_err(|error| Error::failed(error.to_string()))?);
+        // Whoever begins a conversation may name any.
+        if models.len() >= MODELS {
+            models.pop_first();
+        }
         models.insert(name.to_owned(), model.clone());
         Ok(model)
     }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_script::Step;
+use helve_script::{Fault, Step};
 use helve_web::channels::sign;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
@@ -433,5 +433,35 @@ fn a_hook_needs_its_signature_and_a_model() {
     });
     let told = told.unwrap();
     assert_eq!(told["messages"][0]["parts"][0]["text"], "[webhook:build] the build broke");
+    assert_eq!(site.stop(), Some(0));
+}
+
+#[test]
+fn what_was_taken_in_is_kept_at_the_end() {
+    let secret = "0123456789abcdef";
+    let thinks = || Step::text("Let me think").fault(Fault::StallAfter(1));
+    let model = Model::new([thinks(), thinks()]);
+    let desk = model.desk().env("HELVE_HOOKS", "build=BUILD_SECRET").env("BUILD_SECRET", secret);
+    let mut site = Site::open(&desk);
+    line_with(&mut site.said, "schedules run with");
+    // Both conversations are in the middle of a turn; more comes for each.
+    for words in ["the first", "the second"] {
+        let signed = sign(secret.as_bytes(), words.as_bytes());
+        let taken = site.with("POST", "/hooks/build", &[("X-Webhook-Signature", signed.as_str())], words);
+        assert_eq!(taken.status, 202, "{taken:?}");
+    }
+    site.until("/api/sessions/hook:build", |it| it["session"]["running"] == true);
+    let begun = site.post("/api/sessions", r#"{"message":"paint it"}"#).json();
+    let session = format!("/api/sessions/{}", begun["session"].as_str().unwrap());
+    assert_eq!(site.post(&format!("{session}/messages"), r#"{"message":"in blue"}"#).status, 202);
+    assert_eq!(site.stop(), Some(0));
+
+    let site = Site::open(&desk);
+    for (path, all) in
+        [("/api/sessions/hook:build", ["the first", "the second"]), (session.as_str(), ["paint it", "in blue"])]
+    {
+        let told = site.get(path).json()["messages"].to_string();
+        assert!(all.iter().all(|it| told.matches(it).count() == 1), "{told}");
+    }
     assert_eq!(site.stop(), Some(0));
 }

@@ -233,3 +233,38 @@ fn a_question_of_a_tool_is_answered_at_the_page() {
     assert!(model.results()[0].contains("blue"), "{:?}", model.results());
     assert_eq!(site.stop(), Some(0));
 }
+
+#[test]
+fn a_schedule_waits_only_where_somebody_looks() {
+    let write = |file: &str| Step::call("file_write", json!({ "path": format!("/shared/{file}"), "content": "x" }));
+    let model = Model::new([write("a.txt"), Step::text("Left."), write("b.txt"), Step::text("Written.")]);
+    let desk = model.desk();
+    let mut site = Site::open(&desk);
+    line_with(&mut site.said, "schedules run with");
+    let args = json!({ "goal": "write it down", "cadence_type": "interval", "cadence_value": "3600" });
+    let made = json!({ "dialect": "oxydra", "tool": "schedule_create", "args": args });
+    assert_eq!(site.post("/api/call", &made.to_string()).json()["is_error"], false);
+    let id = site.get("/api/schedules").json()["schedules"][0]["schedule_id"].as_str().unwrap().to_owned();
+    let path = format!("/api/schedules/{id}");
+    let run = || assert_eq!(site.post(&path, r#"{"action":"run"}"#).status, 200);
+    let ended = |count: usize| {
+        site.until(&format!("{path}/runs"), |it| {
+            let runs = it["runs"].as_array().unwrap();
+            runs.len() == count && runs.iter().all(|it| !it["finished"].is_null())
+        })
+    };
+
+    run();
+    ended(1);
+    assert!(model.results()[0].contains("nobody has looked at the page"), "{:?}", model.results());
+    assert!(!desk.path("work/a.txt").exists());
+
+    assert_eq!(site.get("/api/approvals").json()["decided"], json!([]));
+    run();
+    let asked = site.pending(1).remove(0);
+    let answer = format!("/api/approvals/{}", asked["id"].as_str().unwrap());
+    assert_eq!(site.post(&answer, r#"{"answer":"once"}"#).status, 200);
+    ended(2);
+    assert_eq!(desk.get("work/b.txt"), "x");
+    assert_eq!(site.stop(), Some(0));
+}

@@ -286,8 +286,9 @@ mod tests {
     #[test]
     fn what_somebody_has_changed_since_is_left_alone_and_stays_noted() {
         let stage = Stage::new().until(2);
-        fs::remove_file(stage.top.join("b")).unwrap();
-        fs::write(stage.top.join("b"), "mine").unwrap();
+        // Beside the old one, so that it cannot get its number.
+        fs::write(stage.top.join("mine"), "mine").unwrap();
+        fs::rename(stage.top.join("mine"), stage.top.join("b")).unwrap();
         let (seen, notes) = stage.after();
         assert!(["a1", "a2", "mine", "c2"].iter().all(|it| seen.iter().any(|there| there == it)), "{seen:?}");
         assert_eq!(notes, 1);

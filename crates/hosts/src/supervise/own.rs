@@ -4,8 +4,10 @@
 //! from the same sources; a binary made from others refuses to be the stage.
 
 use std::{
-    env, fs,
-    os::unix::fs::MetadataExt,
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -49,8 +51,17 @@ pub fn stage_edition() -> String {
 
 /// The binary that becomes the stage.
 pub(crate) fn stage_program() -> PathBuf {
-    let own = env::current_exe().unwrap_or_default();
+    let own = in_place(env::current_exe().unwrap_or_default());
     small(&own).unwrap_or(own)
+}
+
+/// Where this binary lay, when another was put in its place since: a file that is gone cannot be shown to a sandbox, and the
+/// kernel only marks its name. What lies there now is the stage if it is of the same edition, and refuses otherwise.
+fn in_place(own: PathBuf) -> PathBuf {
+    match own.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(before) if !own.exists() => OsStr::from_bytes(before).into(),
+        _ => own,
+    }
 }
 
 /// The small binary beside this one, where it is as safe from others as this one is, and of the same edition.
@@ -64,4 +75,21 @@ fn small(own: &Path) -> Option<PathBuf> {
     let mut asked = Command::new(&program);
     let said = asked.env_clear().stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     (said.stdout.trim_ascii() == stage_edition().as_bytes()).then_some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_that_was_replaced_is_looked_for_where_it_lay() {
+        let top = env::temp_dir().join(format!("helve-own-{}", std::process::id()));
+        fs::create_dir_all(&top).unwrap();
+        let (lay, odd) = (top.join("helve"), top.join("odd (deleted)"));
+        fs::write(&odd, "").unwrap();
+        assert_eq!(in_place(top.join("helve (deleted)")), lay);
+        assert_eq!(in_place(lay.clone()), lay);
+        assert_eq!(in_place(odd.clone()), odd, "a name that is really its own");
+        fs::remove_dir_all(&top).unwrap();
+    }
 }

@@ -31,6 +31,9 @@ const LONGEST: usize = 64 << 10;
 const GO_ON: &str = "Go on";
 /// What does not.
 const CHANGE: &str = "Change it";
+/// Why a schedule is not kept waiting.
+const NOBODY: &str = "nobody has looked at the page in the last 60 s, and what works by itself does not wait; do what needs no \
+    approval, and say in your answer what is left";
 
 /// Where questions wait.
 pub(super) struct Board {
@@ -106,6 +109,7 @@ impl Board {
 
     /// What waits, and what was answered last.
     pub(super) fn shown(&self) -> Value {
+        self.hub.look();
         let kept = self.lock();
         let pending: Vec<_> = kept.waiting.iter().map(|it| &it.shown).collect();
         let decided: Vec<_> = kept.decided.iter().rev().collect();
@@ -120,6 +124,7 @@ impl Board {
     /// Takes an answer. The first one counts.
     pub(super) fn decide(&self, id: &str, body: &[u8]) -> Result<Value, No> {
         let given: Given = serde_json::from_slice(body).map_err(|error| No::bad(format!("the body: {error}")))?;
+        self.hub.look();
         let mut kept = self.lock();
         let Some(place) = kept.waiting.iter().position(|it| it.id == id) else {
             if kept.decided.iter().any(|it| it["id"] == id) {
@@ -150,6 +155,9 @@ impl Board {
 
     /// Puts a question up, and waits. The error says why there is no answer.
     async fn put(&self, call: &Call, mut shown: Value, wants: Option<Vec<Count>>) -> Result<Said, &'static str> {
+        if self.bench.upgrade().is_some_and(|it| it.is_alone(&call.session.id)) && !self.hub.is_watched() {
+            return Err(NOBODY);
+        }
         let id = state::random_id().map_err(|_| "no question could be asked")?;
         let dialect = self.dialect(&call.session.id);
         shown["id"] = id.as_str().into();

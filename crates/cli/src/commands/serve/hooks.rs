@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use helve_agent::{Agent, Budget, Need, Workshop as _, prompt, scheduler::Deliver as _};
+use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
 use helve_contract::CancellationToken;
 use helve_web::channels::{Format, Inbound, Taken};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::talks::Talks;
+use super::talks::{Handed, Talks};
 use crate::{config::Settings, fault::Fault, print::harmless, remark, setup, workshop::Bench};
 
 /// How many messages may wait.
@@ -55,12 +55,16 @@ impl Hooks {
 }
 
 impl Posts {
-    /// Hands one message after the other to the model, until the server is to end.
+    /// Hands one message after the other to the model, until the server is to end. What was taken in until then is
+    /// kept in the conversation, though nobody answers it.
     pub(super) async fn work(mut self, bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
         loop {
             let taken = tokio::select! {
                 taken = self.0.recv() => taken,
-                () = closing.cancelled() => return,
+                () = closing.cancelled() => {
+                    self.0.close();
+                    self.0.recv().await
+                }
             };
             let Some(taken) = taken else { return };
             if let Err(error) = turn(bench, talks, &taken, closing).await {
@@ -80,8 +84,13 @@ async fn turn(
     let settings = bench.settings();
     let id = format!("hook:{}", taken.hook);
     // Somebody may be talking in it.
-    if talks.deliver(&id, &taken.text, closing).await.is_some() {
-        return Ok(());
+    match talks.hand(&id, &taken.text, closing).await {
+        Handed::Away => {}
+        Handed::Heard(_) => return Ok(()),
+        Handed::Unheard => {
+            talks.leave_word(&id, &taken.text);
+            return Ok(());
+        }
     }
     let need = Need { id, alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
@@ -92,17 +101,11 @@ async fn turn(
     };
     let system = prompt::system(&engine, &session, "").await;
     let title = Some(format!("webhook: {}", taken.hook));
-    let agent = Agent { budget, system, title, ..Agent::new(engine, session.clone(), bench.model(None)?) };
-    let handle = agent.handle.clone();
+    // The end of the server stops it; its words are kept first.
+    let handle = Handle::under(closing);
+    let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), bench.model(None)?) };
     let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
-    let mut said = std::pin::pin!(agent.say(&taken.text));
-    let said = tokio::select! {
-        said = &mut said => said,
-        () = closing.cancelled() => {
-            handle.cancel();
-            said.await
-        }
-    };
+    let said = agent.say(&taken.text).await;
     turn.end(&said);
     setup::end_tasks(session).await;
     said.map(drop)

@@ -8,7 +8,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -28,6 +28,8 @@ const SUMMARY: usize = 300;
 /// How many refused calls are remembered, and how many letters of the reason.
 const DENIED: usize = 100;
 const WHY: usize = 1000;
+/// How long somebody counts as being at the page after a look.
+const WATCHED: Duration = Duration::from_secs(60);
 
 /// The last events, and numbers about all.
 pub(super) struct Hub {
@@ -35,6 +37,8 @@ pub(super) struct Hub {
     changed: watch::Sender<()>,
     sessions: AtomicU64,
     began: Instant,
+    /// When somebody last looked at the questions, or heard events.
+    looked: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -59,7 +63,17 @@ struct Tally {
 impl Hub {
     pub(super) fn new() -> Self {
         let (kept, changed) = (Mutex::default(), watch::Sender::new(()));
-        Self { kept, changed, sessions: AtomicU64::new(0), began: Instant::now() }
+        Self { kept, changed, sessions: AtomicU64::new(0), began: Instant::now(), looked: Mutex::default() }
+    }
+
+    /// Somebody is there who would see a question.
+    pub(super) fn look(&self) {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether somebody was there a moment ago.
+    pub(super) fn is_watched(&self) -> bool {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|it| it.elapsed() < WATCHED)
     }
 
     /// A client of MCP came.

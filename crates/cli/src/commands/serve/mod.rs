@@ -166,17 +166,16 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
         () = closing.cancelled() => return,
     };
     let driver = match found {
-        Ok(model) => {
-            remark!("helve: schedules run with {model}");
-            site.found_model();
-            schedule::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
-        }
+        Ok(model) => schedule::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
+            .map(|driver| (model, driver)),
         Err(error) => Err(Fault::failed(format!("no model: schedules and webhooks wait ({error})"))),
     };
     match driver {
-        Ok(driver) => {
+        Ok((model, driver)) => {
             let driver = driver.observed(schedules::observer(site.turns.clone(), bench.settings().dialect()));
             _ = site.driver.set(driver.clone());
+            site.found_model();
+            remark!("helve: schedules run with {model}");
             tokio::join!(driver.drive(closing.clone()), posts.work(bench, &site.talks, closing));
         }
         Err(fault) => remark!("helve: {fault}"),

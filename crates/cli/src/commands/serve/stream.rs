@@ -55,6 +55,7 @@ impl Listener {
 
     async fn next(&mut self) -> Option<Bytes> {
         let mut bell = self.hub.bell();
+        self.hub.look();
         loop {
             if let Some((number, event)) = self.hub.after(self.after) {
                 self.after = number;

@@ -2,13 +2,18 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use helve_agent::{Ended, Event, Watcher, scheduler::Deliver, scheduler::Fired};
-use helve_contract::{CancellationToken, async_trait, ports::SessionRecord};
+use helve_contract::{
+    CancellationToken, Error, async_trait,
+    jiff::Timestamp,
+    ports::{Message, Part, SessionRecord, Speaker, Spent},
+};
 use tokio::sync::{Notify, oneshot};
 
 use super::{
@@ -52,6 +57,8 @@ struct Open {
 
 struct State {
     working: bool,
+    /// It was closed to make room: whoever comes too late opens it anew.
+    closed: bool,
     used: Instant,
 }
 
@@ -89,6 +96,9 @@ impl Talks {
     /// Says something in a conversation: in the middle of its turn, or as the beginning of one.
     pub(super) async fn say(&self, id: &str, text: String) -> Result<(), No> {
         if let Some(open) = self.get(id) {
+            if !open.lock().working {
+                self.room()?;
+            }
             return self.said(&open, text).await;
         }
         let record = self.record(id).await?;
@@ -119,8 +129,11 @@ impl Talks {
         }
         let ending = all.into_iter().map(|open| async move {
             // What it said so far is kept.
-            _ = tokio::time::timeout(LAST_WORDS, open.idle()).await;
+            let is_over = tokio::time::timeout(LAST_WORDS, open.idle()).await.is_ok();
             open.talk.supervisor.end(&open.talk.agent.session.id).await;
+            if is_over {
+                open.keep_unheard().await;
+            }
             setup::end_tasks(open.talk.agent.session.clone()).await;
         });
         join_all(ending).await;
@@ -173,7 +186,7 @@ impl Talks {
         let talk = talk::open(&self.bench, wanted, how, watcher).await?;
         let session = talk.agent.session.id.clone();
         _ = id.set(session.clone());
-        let state = Mutex::new(State { working: false, used: Instant::now() });
+        let state = Mutex::new(State { working: false, closed: false, used: Instant::now() });
         let open = Arc::new(Open { talk, state, begun });
         self.lock().insert(session, open.clone());
         self.close_oldest();
@@ -209,8 +222,10 @@ impl Talks {
         if self.closing.is_cancelled() {
             return Err(No::busy("the server is about to end"));
         }
-        if self.put(open, Words { text, answer: None }, When::Now) {
-            begun.await;
+        match self.put(open, Words { text, answer: None }, When::Now) {
+            Put::Began => begun.await,
+            Put::Waits => {}
+            Put::Closed => return Err(No::busy("this conversation was just closed to make room; try again")),
         }
         Ok(())
     }
@@ -222,22 +237,27 @@ impl Talks {
         }
     }
 
-    /// Whether a turn began with these words; otherwise one runs, and hears them.
-    fn put(&self, open: &Arc<Open>, words: Words, when: When) -> bool {
+    /// Begins a turn with these words, or lets the one that runs hear them where nobody waits for the answer.
+    fn put(&self, open: &Arc<Open>, words: Words, when: When) -> Put {
         let mut state = open.lock();
+        if state.closed {
+            return Put::Closed;
+        }
         state.used = Instant::now();
         if state.working {
             match when {
+                // Whoever wants the answer waits for a turn of his own.
+                _ if words.answer.is_some() => {}
                 When::Now => open.talk.agent.handle.steer(words.text),
                 When::Later => open.talk.agent.handle.follow_up(words.text),
             }
-            return false;
+            return Put::Waits;
         }
         state.working = true;
         drop(state);
-        let (open, turns) = (open.clone(), self.turns.clone());
-        tokio::spawn(async move { work(&open, &turns, words).await });
-        true
+        let (open, turns, closing) = (open.clone(), self.turns.clone(), self.closing.clone());
+        tokio::spawn(async move { work(&open, &turns, words, &closing).await });
+        Put::Began
     }
 
     fn close_oldest(&self) {
@@ -245,9 +265,19 @@ impl Talks {
         while open.len() > OPEN {
             let idle = open.iter().filter(|(_, it)| !it.lock().working);
             let Some(oldest) = idle.min_by_key(|(_, it)| it.lock().used).map(|(id, _)| id.clone()) else { return };
-            if let Some(gone) = open.remove(&oldest) {
-                tokio::spawn(async move { setup::end_tasks(gone.talk.agent.session.clone()).await });
+            let Some(gone) = open.get(&oldest).cloned() else { return };
+            let mut state = gone.lock();
+            // Somebody may have spoken since.
+            if state.working {
+                continue;
             }
+            state.closed = true;
+            drop(state);
+            open.remove(&oldest);
+            tokio::spawn(async move {
+                gone.keep_unheard().await;
+                setup::end_tasks(gone.talk.agent.session.clone()).await;
+            });
         }
     }
 
@@ -260,6 +290,26 @@ impl Talks {
     }
 }
 
+/// What became of words.
+enum Put {
+    /// A turn begins with them.
+    Began,
+    /// Another turn runs.
+    Waits,
+    /// Nothing: the conversation is not open any more.
+    Closed,
+}
+
+/// What became of words from elsewhere, for a conversation.
+pub(super) enum Handed {
+    /// It is not open here.
+    Away,
+    /// It was in the middle of something until the end.
+    Unheard,
+    /// This is the answer.
+    Heard(Fired),
+}
+
 /// When words are heard that come while a turn runs.
 #[derive(Clone, Copy)]
 enum When {
@@ -270,18 +320,20 @@ enum When {
 }
 
 /// Works until nobody has anything more to say.
-async fn work(open: &Open, turns: &Arc<Turns>, words: Words) {
+async fn work(open: &Open, turns: &Arc<Turns>, words: Words, closing: &CancellationToken) {
     let agent = &open.talk.agent;
     let (mut text, mut answer) = (words.text, words.answer);
     loop {
         let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
-        let outcome = agent.say(&text).await;
+        // A turn that breaks must not leave the conversation at work for ever.
+        let said = AssertUnwindSafe(agent.say(&text)).catch_unwind().await;
+        let outcome = said.unwrap_or_else(|_| Err(Error::failed("it broke off; this is a bug in Helve")));
         if let Err(error) = &outcome {
             remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
         }
         turn.end(&outcome);
         open.begun.notify_waiters();
-        let done = matches!(&outcome, Ok(it) if it.ended == Ended::Done);
+        let done = matches!(&outcome, Ok(it) if it.ended == Ended::Done) && !closing.is_cancelled();
         if let Some(answer) = answer.take() {
             _ = answer.send(outcome.map_or_else(Fired::failed, Fired::from));
         }
@@ -312,28 +364,68 @@ impl Open {
         }
     }
 
+    /// Keeps words that came while a turn ran and that the model has not heard: whoever goes on finds them.
+    async fn keep_unheard(&self) {
+        let agent = &self.talk.agent;
+        let words = agent.handle.take_steering().into_iter().chain(agent.handle.take_follow_ups());
+        let message =
+            |text| Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text }], created: Timestamp::now() };
+        let messages: Vec<_> = words.map(message).collect();
+        if messages.is_empty() {
+            return;
+        }
+        if let Err(error) = agent.session.ports.store.append(&agent.session.id, &messages, Spent::default()).await {
+            remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Talks {
+    /// Hands words from elsewhere to a conversation that is open, and waits for the answer.
+    pub(super) async fn hand(&self, session: &str, words: &str, cancel: &CancellationToken) -> Handed {
+        let Some(open) = self.get(session) else { return Handed::Away };
+        let answered = loop {
+            // A turn that runs is not disturbed: what is due waits for its end.
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Handed::Unheard,
+                () = open.idle() => {}
+            }
+            let (answer, answered) = oneshot::channel();
+            match self.put(&open, Words { text: words.to_owned(), answer: Some(answer) }, When::Later) {
+                Put::Began => break answered,
+                Put::Waits => {}
+                Put::Closed => return Handed::Away,
+            }
+        };
+        tokio::select! {
+            fired = answered => Handed::Heard(fired.unwrap_or_else(|_| Fired::failed("it broke off"))),
+            () = cancel.cancelled() => {
+                open.talk.agent.handle.cancel();
+                Handed::Heard(Fired::failed("cancelled"))
+            }
+        }
+    }
+
+    /// Leaves words in an open conversation, to be kept when it is closed.
+    pub(super) fn leave_word(&self, session: &str, words: &str) {
+        if let Some(open) = self.get(session) {
+            open.talk.agent.handle.follow_up(words);
+        }
     }
 }
 
 #[async_trait]
 impl Deliver for Talks {
     async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired> {
-        let open = self.get(session)?;
-        let (answer, answered) = oneshot::channel();
-        let words = Words { text: words.to_owned(), answer: Some(answer) };
-        // A turn that runs is not disturbed: what is due waits for its end.
-        tokio::select! {
-            () = open.idle() => self.put(&open, words, When::Later),
-            () = cancel.cancelled() => return Some(Fired::failed("cancelled")),
-        };
-        tokio::select! {
-            fired = answered => fired.ok(),
-            () = cancel.cancelled() => {
-                open.talk.agent.handle.cancel();
-                Some(Fired::failed("cancelled"))
-            }
+        match self.hand(session, words, cancel).await {
+            Handed::Away => None,
+            Handed::Unheard => Some(Fired::failed("cancelled")),
+            Handed::Heard(fired) => Some(fired),
         }
     }
 }
