@@ -40,7 +40,7 @@ impl Default for HttpOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             body: 8 << 20,
-            sessions: 64,
+            sessions: 1024,
             idle: Duration::from_secs(30 * 60),
             in_flight: 2048,
             connections: 2048,
