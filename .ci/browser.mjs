@@ -44,7 +44,7 @@ const until = async (what, holds) => {
   }
 };
 
-// The workspace: a repository with a plan of two tasks and a place where they are merged.
+// The workspace: a repository, and plans of tasks with a place where they are merged.
 const write = (name, text) => {
   const file = path.join(folder, name);
   fs.mkdirSync(path.dirname(file), { recursive: true });
@@ -52,11 +52,6 @@ const write = (name, text) => {
 };
 const git = (...args) =>
   execFileSync('git', args, { cwd: work, env: { PATH: process.env.PATH, HOME: home }, stdio: 'pipe' }).toString();
-const plan = [
-  ['t1', 1, []],
-  ['t2', 1, []],
-  ['r1', 'refinery', ['t1', 't2']],
-];
 const document = (id, kind, needs) =>
   [
     '---',
@@ -83,17 +78,28 @@ const prepare = () => {
   git('init', '--quiet', '--initial-branch=main');
   git('add', '--all');
   git('-c', 'user.name=A', '-c', 'user.email=a@b', 'commit', '--quiet', '-m', 'Begin');
-  const nodes = plan.map(([id, kind, dependencies]) => ({
+  write('work/.forge/.gitignore', '*\n');
+  planned('parts', [
+    ['t1', 1, []],
+    ['t2', 1, []],
+    ['r1', 'refinery', ['t1', 't2']],
+  ]);
+};
+/// A run with these tasks: the name, the kind, and what must be there before.
+const planned = (runId, tasks) => {
+  const nodes = tasks.map(([id, kind, dependencies]) => ({
     id,
     type: kind === 'refinery' ? kind : 'task',
     agentType: kind,
     dependencies,
     status: 'PENDING',
   }));
-  const metadata = { createdAt: '2026-01-01T00:00:00Z', createdBy: 'captain', totalTasks: 2, totalRefineries: 1 };
-  write('work/.forge/artifacts/parts/dag.json', JSON.stringify({ version: 1, runId: 'parts', nodes, metadata }));
-  write('work/.forge/.gitignore', '*\n');
-  for (const [id, kind, needs] of plan) write(`work/.forge/artifacts/parts/tasks/${id}.md`, document(id, kind, needs));
+  const totalRefineries = nodes.filter(it => it.type === 'refinery').length;
+  const totalTasks = nodes.length - totalRefineries;
+  const metadata = { createdAt: '2026-01-01T00:00:00Z', createdBy: 'captain', totalTasks, totalRefineries };
+  write(`work/.forge/artifacts/${runId}/dag.json`, JSON.stringify({ version: 1, runId, nodes, metadata }));
+  for (const [id, kind, needs] of tasks)
+    write(`work/.forge/artifacts/${runId}/tasks/${id}.md`, document(id, kind, needs));
 };
 
 // What the model says.
@@ -119,19 +125,50 @@ const worker = id => ({
     { text: 'Done.', usage, times: 50 },
   ],
 });
+const refinery = (id, tasks, ...wishes) => ({
+  when: `Your task is ${id}: merge`,
+  steps: [
+    call('merge_branches', { sourceBranches: tasks.map(it => `forge/${it}/1`), targetBranch: `forge/${id}/1` }),
+    call('run_tests', { command: 'sh test.sh' }),
+    ...wishes,
+    call('emit_walkthrough', { walkthrough }),
+    { text: 'Merged.', usage, times: 50 },
+  ],
+});
+const silence = { text: 'Let me think about it.', fault: { stall_after: 2 } };
+const order = call('Agent', {
+  description: 'count',
+  prompt: 'Count to three.',
+  subagent_type: 'general-purpose',
+});
+const wish = (title, reason) => call('emit_cr', { title, description: `${title}, please.`, reason });
 const script = {
   lanes: [
     worker('t1'),
     worker('t2'),
+    refinery('r1', ['t1', 't2']),
+    worker('m1'),
+    refinery('r2', ['m1'], wish('A third part', 'Nobody wrote it.'), wish('A hundredth part', 'There could be one.')),
+    worker('m2'),
+    worker('m3'),
+    refinery('r3', ['m2', 'm3']),
     {
-      when: 'Your task is r1: merge',
+      when: 'A run is under way',
       steps: [
-        call('merge_branches', { sourceBranches: ['forge/t1/1', 'forge/t2/1'], targetBranch: 'forge/r1/1' }),
-        call('run_tests', { command: 'sh test.sh' }),
-        call('emit_walkthrough', { walkthrough }),
-        { text: 'Merged.', usage, times: 50 },
+        {
+          text: JSON.stringify({
+            addedNodes: [{ id: 'm3', type: 'task', agentType: 1, dependencies: ['r2'] }],
+            addedEdges: [{ from: 'm3', to: 'r3' }],
+            tasks: { m3: document('m3', 1, ['r2']) },
+          }),
+          usage,
+        },
       ],
     },
+    { when: 'Your task is l1.', steps: [silence] },
+    { when: 'Count to three', steps: [{ text: 'One, two, three.', usage }] },
+    { when: 'Let somebody count', steps: [order, { text: 'It counted.', usage }] },
+    { when: 'Think for long', steps: [silence, { text: 'I have stopped.', usage }] },
   ],
   steps: [
     call('Bash', { command: 'echo made > made.txt' }, 'I make it.'),
@@ -443,6 +480,54 @@ const run = async () => {
     must(body.found.length === 1 && body.found[0].text.includes('micrometres'), JSON.stringify(body));
   });
 
+  await story('a note is deleted', async () => {
+    await page.locator('#memory-q').fill('');
+    await page.locator('#memory-new').click();
+    await page.getByLabel('Note').fill('This is soon forgotten.');
+    await page.getByRole('button', { name: 'Save' }).click();
+    const note = page.locator('#memory-list article', { hasText: 'soon forgotten' });
+    await note.getByRole('button', { name: 'Delete' }).click();
+    must((await api('/api/memory?q=')).body.found.length === 2, 'one press deletes nothing');
+    await note.getByRole('button', { name: 'Really delete it?' }).click();
+    await note.waitFor({ state: 'detached' });
+    const { body } = await api('/api/memory?q=');
+    must(body.found.length === 1 && body.found[0].text.includes('micrometres'), JSON.stringify(body));
+  });
+
+  await story('a conversation is stopped, and goes on', async () => {
+    await go(page, 'sessions/new');
+    await page.locator('#say').fill('Think for long.');
+    await page.keyboard.press('Enter');
+    await page.locator('#sessions-main .pill', { hasText: 'working' }).waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.getByRole('button', { name: 'Really stop it?' }).click();
+    await page.locator('#sessions-main .mark-run').first().waitFor({ state: 'detached' });
+    must((await page.getByRole('button', { name: 'Stop' }).count()) === 0, 'what is over cannot be stopped');
+    await page.locator('#say').fill('And now?');
+    await page.keyboard.press('Enter');
+    await page.locator('.said.assistant', { hasText: 'I have stopped.' }).waitFor();
+    await shoot(page, 'stopped-1280');
+  });
+
+  await story('agents are found from the conversation that started them', async () => {
+    await go(page, 'sessions/new');
+    await page.locator('#say').fill('Let somebody count.');
+    await page.keyboard.press('Enter');
+    await page.locator('#waiting a').click();
+    await page.locator('.ask', { hasText: 'Count to three.' }).getByRole('button', { name: 'Allow once' }).click();
+    await page.goBack();
+    await page.locator('.said.assistant', { hasText: 'It counted.' }).waitFor();
+    const top = page.url();
+    await shoot(page, 'tree-1280');
+    await page.locator('.tree li', { hasText: 'count' }).locator('a').click();
+    await page.locator('.said.assistant', { hasText: 'One, two, three.' }).waitFor();
+    await page.getByRole('link', { name: 'started by another conversation' }).waitFor();
+    must((await page.locator('#say').count()) === 0, 'nobody writes to an agent of another');
+    await page.getByRole('link', { name: 'Write there' }).click();
+    await page.locator('.said.assistant', { hasText: 'It counted.' }).waitFor();
+    must(page.url() === top, page.url());
+  });
+
   await story('a forge run is started and watched to its end', async () => {
     // Forge leaves a branch alone that has changes of somebody else.
     git('add', '--all');
@@ -451,7 +536,7 @@ const run = async () => {
     await page.locator('.node.is-pending').first().waitFor();
     must((await page.locator('.node').count()) === 3, 'three tasks are drawn');
     await shoot(page, 'forge-before-1280');
-    await page.locator('#forge-one').getByRole('button', { name: 'Run' }).click();
+    await page.locator('#forge-one').getByRole('button', { name: 'Run', exact: true }).click();
     await page.waitForFunction(() => document.querySelectorAll('.node.is-merged').length === 3);
     await page.locator('#forge-one .pill.good', { hasText: 'completed' }).waitFor();
     must((await text(page, '#forge .legend')).includes('✔ merged'), 'the legend has signs');
@@ -462,6 +547,51 @@ const run = async () => {
     await shoot(page, 'forge-1280');
     const both = 'parts/t1.txt\nparts/t2.txt\n';
     await until('main with both parts', () => git('ls-tree', '-r', '--name-only', 'main', '--', 'parts') === both);
+  });
+
+  await story('changes of a plan wait for a person', async () => {
+    planned('more', [
+      ['m1', 1, []],
+      ['r2', 'refinery', ['m1']],
+      ['m2', 1, ['r2']],
+      ['r3', 'refinery', ['m2']],
+    ]);
+    await go(page, 'forge/more');
+    const one = page.locator('#forge-one');
+    await one.getByLabel('Ask me before the plan changes').check();
+    await one.getByRole('button', { name: 'Run', exact: true }).click();
+    const asked = one.locator('article', { hasText: 'A third part' });
+    await one.locator('.pill', { hasText: 'paused' }).waitFor();
+    await shoot(page, 'requests-1280');
+    await asked.getByRole('button', { name: 'Approve' }).click();
+    await asked.locator('.pill', { hasText: 'approved' }).waitFor();
+    const other = one.locator('article', { hasText: 'A hundredth part' });
+    await other.getByRole('button', { name: 'Reject' }).click();
+    await other.locator('.pill', { hasText: 'rejected' }).waitFor();
+    must((await one.getByLabel('Ask me before the plan changes').isChecked()) === true, 'the wish is remembered');
+    await one.getByRole('button', { name: 'Run', exact: true }).click();
+    await page.waitForFunction(() => document.querySelectorAll('.node.is-merged').length === 5);
+    await asked.locator('.pill', { hasText: 'applied' }).waitFor();
+  });
+
+  await story('a run is cancelled', async () => {
+    planned('long', [['l1', 1, []]]);
+    await go(page, 'forge/long');
+    const one = page.locator('#forge-one');
+    await one.getByRole('button', { name: 'Run', exact: true }).click();
+    await one.locator('.node.is-running').waitFor();
+    await one.getByRole('button', { name: 'Cancel' }).click();
+    // Somebody else does something, and all is drawn anew.
+    await page.evaluate(() => parts.forge.hear({ type: 'forge.told', data: {} }));
+    await until('a new drawing', () => page.evaluate(() => !document.querySelector('#forge [aria-busy]')));
+    must(
+      (await page.evaluate(() => document.activeElement.textContent)) === 'Really cancel it?',
+      'the first press is kept, and the focus',
+    );
+    await page.keyboard.press('Enter');
+    await one.getByRole('button', { name: 'Run', exact: true }).waitFor();
+    must((await one.locator('.node.is-running').count()) === 0, 'nobody works on it');
+    await shoot(page, 'cancelled-1280');
   });
 
   await story('what was refused is told, and what the machine can do', async () => {

@@ -85,18 +85,37 @@ impl Peer {
         Ok(answer)
     }
 
+    /// Calls a tool, and waits for nothing: `answered` does.
+    pub(crate) fn begin(&mut self, tool: &str, args: &Value) -> Result<()> {
+        self.id += 1;
+        let call = request(self.id, tool, args);
+        self.tell(&call)
+    }
+
+    /// The answer to what was begun.
+    pub(crate) fn answered(&mut self) -> Result<String> {
+        let answer = self.answer()?;
+        sound(&answer)?;
+        Ok(answer)
+    }
+
     /// Calls a tool with many arguments at once, and waits for all answers.
     pub(crate) fn burst(&mut self, tool: &str, many: &[Value]) -> Result<()> {
+        self.burst_of(many.iter().map(|args| (tool.to_owned(), args.clone())))
+    }
+
+    /// Makes many calls at once, and waits for all answers.
+    pub(crate) fn burst_of(&mut self, calls: impl IntoIterator<Item = (String, Value)>) -> Result<()> {
         let mut input = self.input.take().context("no input")?;
-        let mut lines = String::new();
-        for args in many {
+        let (mut lines, first) = (String::new(), self.id);
+        for (tool, args) in calls {
             self.id += 1;
-            lines += &format!("{}\n", request(self.id, tool, args));
+            lines += &format!("{}\n", request(self.id, &tool, &args));
         }
         // Both directions at once, or two full pipes would wait for each other.
         let answered = std::thread::scope(|scope| {
             let sent = scope.spawn(|| input.write_all(lines.as_bytes()));
-            for _ in many {
+            for _ in first..self.id {
                 sound(&self.answer()?)?;
             }
             sent.join().ok().context("the sender broke")??;

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use helve_contract::ports::{Host, Level};
-use helve_engine::protected_places;
+use helve_engine::{is_homely, protected_places};
 use helve_hosts::{Local, Runner, Sandbox, SandboxSettings, Wanted};
 
 use super::files::{repeat, spawned};
@@ -65,9 +65,13 @@ fn growth(report: &mut Report, desk: &Desk) -> Result<()> {
 
 /// An engine whose commands run at this level, if it works here.
 fn behind(report: &mut Report, level: Level, root: &Path, protected: &[&str]) -> Result<Option<Desk>> {
+    // As the program does: what matters only in a home is protected there.
+    let (protected_at_home, protected) =
+        protected.iter().map(|it| (*it).to_owned()).partition(|name: &String| is_homely(name));
     let settings = SandboxSettings {
         wanted: Wanted::Exactly(level),
-        protected: protected.iter().map(|it| (*it).to_owned()).collect(),
+        protected,
+        protected_at_home,
         ..SandboxSettings::default()
     };
     let sandbox = Sandbox::probe(settings).map_err(|error| anyhow::anyhow!("{error}"))?;

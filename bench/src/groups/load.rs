@@ -19,7 +19,10 @@ use helve_contract::{
 use helve_store::Sqlite;
 use serde_json::{Value, json};
 
-use super::http::{ECHO, READ, Served};
+use super::{
+    crowd,
+    http::{ECHO, READ, Served},
+};
 use crate::{
     data::Dice,
     desk::{in_memory, on_disk},
@@ -37,7 +40,8 @@ const PARTS: usize = 10;
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
     let Some(helve) = super::helve(report)? else { return Ok(()) };
-    for part in [calls, connects, reads, floods, starts] {
+    let crowds = [crowd::servers, crowd::lag, crowd::writers, crowd::trees, crowd::agents];
+    for part in [calls, connects, reads, floods, starts].into_iter().chain(crowds) {
         let (_held, root) = in_memory()?;
         if let Err(error) = part(report, &helve, &root) {
             report.fail(&format!("{error:#}"));

@@ -1,5 +1,6 @@
 //! The groups of comparisons.
 
+mod crowd;
 mod engine;
 mod exec;
 mod files;

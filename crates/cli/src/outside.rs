@@ -22,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which servers a session needs.
 pub(crate) enum Wanted<'a> {
-    /// All that are configured.
+    /// All that are configured. One that is late is left out.
     All,
+    /// All that are configured, for a session that follows them: one that is late joins it.
+    Lasting,
     /// Those that may have this tool.
     For(&'a str),
 }
@@ -55,7 +57,7 @@ pub(crate) fn start(
     }
     let folders = Folders { state: state.to_owned(), blobs: blobs.to_owned() };
     let most = match wanted {
-        Wanted::All => Duration::from_secs(settings.number("mcp.wait_secs")),
+        Wanted::All | Wanted::Lasting => Duration::from_secs(settings.number("mcp.wait_secs")),
         Wanted::For(_) => PATIENCE,
     };
     let servers = runtime.block_on(async {
@@ -63,19 +65,23 @@ pub(crate) fn start(
         servers.settled(most).await;
         servers
     });
-    tell(&servers);
+    tell(&servers, wanted);
     Some(servers)
 }
 
-/// Says what is missing, on standard error.
-fn tell(servers: &Servers) {
+/// Says what is missing, on standard error, and whether it may still come.
+fn tell(servers: &Servers, wanted: &Wanted<'_>) {
     for report in servers.reports() {
-        let why = match report.status {
-            Status::Connected => continue,
-            Status::Starting => "it takes too long to start".to_owned(),
-            Status::Failed(why) | Status::Refused(why) => why,
+        let how = match (report.status, wanted) {
+            (Status::Connected, _) => continue,
+            (Status::Starting, Wanted::Lasting) => "is still starting; its tools join when it answers".to_owned(),
+            (Status::Starting, _) => "is left out: it takes too long to start".to_owned(),
+            (Status::Failed(why), Wanted::Lasting) => {
+                format!("does not work, and is tried again from time to time: {}", print::harmless(&why))
+            }
+            (Status::Failed(why) | Status::Refused(why), _) => format!("is left out: {}", print::harmless(&why)),
         };
-        remark!("helve: the MCP server {} is left out: {}", report.name, print::harmless(&why));
+        remark!("helve: the MCP server {} {how}", report.name);
     }
     for left in servers.left_out() {
         remark!("helve: {} of the MCP server {} is left out: {}", left.tool, left.server, print::harmless(&left.why));

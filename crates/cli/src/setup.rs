@@ -194,7 +194,8 @@ pub(crate) fn open(
     )?;
     let wanted = match &purpose {
         Purpose::Call(Some(tool)) => Wanted::For(tool),
-        Purpose::Call(None) | Purpose::Serve(_) => Wanted::All,
+        Purpose::Call(None) => Wanted::All,
+        Purpose::Serve(_) => Wanted::Lasting,
     };
     let imports = imports(settings, &dialect, &wanted, (&state, &room), runtime);
     let ports = ports(settings, &state, room.host.clone(), room.tasks.clone());

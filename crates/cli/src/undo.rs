@@ -338,6 +338,10 @@ impl Host for Remembering {
     async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
         self.inner.list(path).await
     }
+
+    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
+        self.inner.names(path).await
+    }
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
         self.inner.find(path, find).await
     }

@@ -99,7 +99,7 @@ impl Bench {
         let wish =
             Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
         let yard = setup::room(&settings, &state, wish)?;
-        let imports = setup::imports(&settings, dialect, &outside::Wanted::All, (&state, &yard), runtime);
+        let imports = setup::imports(&settings, dialect, &outside::Wanted::Lasting, (&state, &yard), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
         let overheard: Arc<OnceLock<Heard>> = Arc::default();
         let listener = overheard.clone();

@@ -237,7 +237,7 @@ impl Workspace {
             .iter()
             .flat_map(|root| std::iter::once(&root.dir).chain(&root.also).map(move |dir| (root, dir)))
             .filter_map(|(root, dir)| Some((root, dir, clean.strip_prefix(dir).ok()?)))
-            .max_by_key(|(_, dir, _)| dir.components().count())
+            .max_by_key(|(_, dir, _)| dir.as_os_str().len())
             .map(|(root, _, rest)| (root, rest.to_owned()))
     }
 
@@ -599,6 +599,11 @@ fn foreign(text: &str) -> Option<&'static str> {
 }
 
 fn lexical(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if !bytes.ends_with(b"/") && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.") && bytes.starts_with(b"/")
+    {
+        return path.to_owned();
+    }
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

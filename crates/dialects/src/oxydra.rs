@@ -185,7 +185,7 @@ fn matches(out: fs::GrepOut) -> Reply {
 
 impl From<FileList> for fs::List {
     fn from(FileList { path }: FileList) -> Self {
-        Self { path, hidden: true }
+        Self { path, hidden: true, ..Self::default() }
     }
 }
 

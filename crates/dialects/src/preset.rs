@@ -205,7 +205,7 @@ fn found(out: fs::FindOut) -> Reply {
 
 impl From<Ls> for fs::List {
     fn from(Ls { path, show_hidden }: Ls) -> Self {
-        Self { path, hidden: show_hidden.unwrap_or(false) }
+        Self { path, hidden: show_hidden.unwrap_or(false), detail: fs::Detail::Full }
     }
 }
 

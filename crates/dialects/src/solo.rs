@@ -219,7 +219,7 @@ fn found(out: fs::Files) -> Reply {
 
 impl From<Ls> for fs::List {
     fn from(Ls { path }: Ls) -> Self {
-        Self { path: Some(path), hidden: true }
+        Self { path: Some(path), hidden: true, detail: fs::Detail::Full }
     }
 }
 

@@ -24,7 +24,7 @@ pub mod trials;
 mod unseen;
 mod validate;
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{any::Any, future::poll_fn, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use futures::FutureExt;
@@ -170,7 +170,15 @@ impl Engine {
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
         let mut notes = std::mem::take(&mut ready.notes);
-        let mut reply = match self.perform(ready, &call).await {
+        let mut work = pin!(self.perform(ready, &call));
+        let done = poll_fn(|context| {
+            let polled = work.as_mut().poll(context);
+            if polled.is_pending() {
+                record.waits();
+            }
+            polled
+        });
+        let mut reply = match done.await {
             Ok(reply) => reply,
             Err(error) => {
                 if matches!(error, Error::Denied(_)) {

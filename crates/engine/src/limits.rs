@@ -1,6 +1,6 @@
 //! Bounding what goes to the model, and saying what was left out.
 
-use std::{io, path::PathBuf};
+use std::{borrow::Cow, io, path::PathBuf};
 
 use helve_contract::{Cut, Form, Keep, Reply, Workspace};
 use serde_json::{Map, Value};
@@ -113,6 +113,7 @@ fn lines(text: &str) -> usize {
 fn head(text: &str, limit: Limit) -> &str {
     let by_lines = match limit.lines {
         0 => 0,
+        usize::MAX => text.len(),
         many => text.match_indices('\n').nth(many - 1).map_or(text.len(), |(at, _)| at + 1),
     };
     if by_lines <= limit.bytes {
@@ -130,6 +131,7 @@ fn tail(text: &str, limit: Limit) -> &str {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let by_lines = match limit.lines {
         0 => text.len(),
+        usize::MAX => 0,
         many => body.rmatch_indices('\n').nth(many - 1).map_or(0, |(at, _)| at + 1),
     };
     if text.len() - by_lines <= limit.bytes {
@@ -160,6 +162,11 @@ pub(crate) fn fits(value: &Value, bytes: usize) -> bool {
     serde_json::to_writer(Room(bytes), value).is_ok()
 }
 
+/// The text, or as many of its lines as have at most so many bytes.
+pub(crate) fn short_text(text: &str, bytes: usize, keep: Keep) -> Cow<'_, str> {
+    if text.len() <= bytes { text.into() } else { shortened(text, bytes, keep).into() }
+}
+
 /// The value with its longest texts shortened, until its JSON has at most so many bytes; then with shorter lists.
 pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
     let try_texts = |longest: usize| Some(copy(value, longest, usize::MAX, keep)).filter(|it| fits(it, bytes));
@@ -184,14 +191,17 @@ pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
 
 const MARK: &str = " bytes left out]";
 
+/// Whole lines of a text that have at most so many bytes, and how much is left out.
+fn shortened(text: &str, longest: usize, keep: Keep) -> String {
+    let limit = Limit { bytes: longest, lines: usize::MAX };
+    let part = if keep == Keep::Head { head(text, limit) } else { tail(text, limit) };
+    let mark = format!("[{}{MARK}", text.len() - part.len());
+    if keep == Keep::Head { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
+}
+
 fn copy(value: &Value, longest: usize, items: usize, keep: Keep) -> Value {
     match value {
-        Value::String(text) if text.len() > longest => {
-            let limit = Limit { bytes: longest, lines: usize::MAX };
-            let part = if keep == Keep::Head { head(text, limit) } else { tail(text, limit) };
-            let mark = format!("[{}{MARK}", text.len() - part.len());
-            Value::String(if keep == Keep::Head { format!("{part}…{mark}") } else { format!("{mark}…{part}") })
-        }
+        Value::String(text) if text.len() > longest => shortened(text, longest, keep).into(),
         Value::Array(list) => list.iter().take(items).map(|it| copy(it, longest, items, keep)).collect(),
         Value::Object(map) => {
             let pairs = map.iter().take(items.max(16));
@@ -311,6 +321,14 @@ mod tests {
         let mut reply = Reply { cut: Some(Cut { bytes: 9000, lines: 300 }), ..Reply::from("the end") };
         bound(&mut reply, Limit { bytes: 100, lines: 100 }, &WORDS, None);
         assert_eq!(reply.text, "the end\n[1 of 300 lines, 9000 bytes]");
+    }
+
+    #[test]
+    fn a_long_text_is_shortened_to_whole_lines() {
+        let text = "line of text\n".repeat(50);
+        assert_eq!(short_text(&text, 650, Keep::Head), text);
+        assert_eq!(short_text(&text, 30, Keep::Head), "line of text\nline of text\n…[624 bytes left out]");
+        assert_eq!(short_text(&text, 30, Keep::Tail), "[624 bytes left out]…line of text\nline of text\n");
     }
 
     #[test]

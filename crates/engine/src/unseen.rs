@@ -42,8 +42,7 @@ fn value(it: &mut Value) -> bool {
 
 /// The text with nothing hidden in it; the same text if there is nothing.
 fn text(text: &str) -> Cow<'_, str> {
-    let plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r' | 0x0c);
-    if text.bytes().all(plain) {
+    if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
@@ -62,6 +61,12 @@ fn text(text: &str) -> Cow<'_, str> {
         before = it;
     }
     out.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Whether there is nothing but visible ASCII. Without a way out inside a piece, so that many bytes are looked at at once.
+fn is_plain(text: &[u8]) -> bool {
+    let plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r' | 0x0c);
+    text.chunks(256).all(|piece| piece.iter().fold(true, |all, byte| all & plain(*byte)))
 }
 
 fn is_hidden(before: char, it: char) -> bool {

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError},
     thread,
     time::Duration,
 };
@@ -170,7 +170,12 @@ pub struct Hand {
 impl Hand {
     /// Starts one, beneath another program if `wrap` names it.
     pub fn start(desk: &Desk, wrap: &[String], dialect: &str) -> anyhow::Result<Self> {
-        let mut command = desk.command(wrap, &["batch", "--dialect", dialect]);
+        Self::of(desk, wrap, &["batch", "--dialect", dialect])
+    }
+
+    /// The same for any words: a process that is spoken to in lines.
+    pub fn of(desk: &Desk, wrap: &[String], words: &[&str]) -> anyhow::Result<Self> {
+        let mut command = desk.command(wrap, words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let input = child.stdin.take();
         let lines = heard(child.stdout.take().context("no output")?);
@@ -180,21 +185,40 @@ impl Hand {
 
     /// Calls a tool. `None`: the process is gone, and did not answer.
     pub fn call(&mut self, tool: &str, args: Value) -> anyhow::Result<Option<Answer>> {
-        let line = format!("{}\n", json!({ "tool": tool, "args": args }));
-        let Some(input) = &mut self.input else { return Ok(None) };
-        if input.write_all(line.as_bytes()).is_err() {
+        if !self.tell(&format!("{}\n", json!({ "tool": tool, "args": args }))) {
             return Ok(None);
         }
-        let line = match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => bail!("no answer to {tool} in {} s", PATIENCE.as_secs()),
-        };
+        let Some(line) = self.line().with_context(|| tool.to_owned())? else { return Ok(None) };
         // A line that was cut by the kill was not heard.
         let Ok(whole) = serde_json::from_str::<Value>(&line) else { return Ok(None) };
         self.answered += 1;
         let text = whole["text"].as_str().unwrap_or_default().to_owned();
         Ok(Some(Answer { is_error: whole["is_error"] == true, text, whole }))
+    }
+
+    /// Says something to it. Whether it was there to hear it.
+    pub fn tell(&mut self, words: &str) -> bool {
+        self.input.as_mut().is_some_and(|it| it.write_all(words.as_bytes()).is_ok())
+    }
+
+    /// The next line it says. `None`: it is gone.
+    pub fn line(&mut self) -> anyhow::Result<Option<String>> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => bail!("no word in {} s", PATIENCE.as_secs()),
+        }
+    }
+
+    /// Whether it is gone; what it said until then is passed over.
+    pub fn is_gone(&self) -> bool {
+        loop {
+            match self.lines.try_recv() {
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
     }
 
     /// Kills it after this long, wherever it is by then.

@@ -1,7 +1,8 @@
 //! A small disk of our own, in a mount namespace of our own.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
+    io::Write as _,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -76,21 +77,14 @@ impl Disk {
         Ok(Self { place: place.to_owned() })
     }
 
-    /// Fills what is left of it, but for so many bytes.
-    pub fn fill(&self, left: usize) -> anyhow::Result<()> {
-        let file = self.place.join("ballast");
-        let mut block = 1 << 16;
-        let mut text: Vec<u8> = fs::read(&file).unwrap_or_default();
-        while block >= 1024 {
-            let longer = text.len() + block;
-            text.resize(longer, 0);
-            if fs::write(&file, &text).is_err() {
-                text.truncate(longer - block);
-                block /= 2;
-            }
+    /// Fills what is left of it, but for so many bytes. Somebody else may write at the same time.
+    pub fn fill(&self, left: u64) -> anyhow::Result<()> {
+        let mut file = OpenOptions::new().append(true).create(true).open(self.place.join("ballast"))?;
+        let block = vec![0; 1 << 16];
+        for size in [1 << 16, 1 << 12, 1 << 10] {
+            while file.write_all(&block[..size]).is_ok() {}
         }
-        text.truncate(text.len().saturating_sub(left));
-        fs::write(&file, &text).context("filling the disk")
+        file.set_len(file.metadata()?.len().saturating_sub(left)).context("filling the disk")
     }
 
     /// Makes room again.

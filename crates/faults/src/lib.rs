@@ -12,7 +12,7 @@ mod rounds;
 mod strace;
 mod talk;
 
-pub use deeds::{Deed, Files, Notes, Outcome, Patches, Plans, Spills, wrong_events};
+pub use deeds::{Artifacts, Branches, Deed, Files, Notes, Outcome, Patches, Plans, Spills, Talks, wrong_events};
 pub use desk::{Answer, Desk, Hand, Ran};
 pub use dice::{Dice, number, seed};
 pub use disk::{Disk, SKIPPED, again_with_mounts, is_inside, may_mount, stay_with_mounts};

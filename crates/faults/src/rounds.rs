@@ -7,7 +7,8 @@ use std::{
 };
 
 use crate::{
-    Deed, Desk, Dice, Disk, Files, Hand, Inject, Notes, Outcome, Patches, Plans, Spills, disk, may_trace, wrong_events,
+    Branches, Deed, Desk, Dice, Disk, Files, Hand, Inject, Model, Notes, Outcome, Patches, Plans, Spills, Talks,
+    deeds::PLAN, disk, may_trace, wrong_events,
 };
 
 /// What must never be.
@@ -107,7 +108,13 @@ pub fn one_round(
     let label = format!("{} / {fault:?}", deed.name());
     let log = desk.path("strace.log");
     let wrap = if let Fault::Call(inject) = fault { inject.told(&log) } else { Vec::new() };
-    let mut hand = Hand::start(desk, &wrap, deed.dialect())?;
+    if let Err(error) = deed.begin(desk) {
+        // A small disk may have no room for what must be there before.
+        return if small.is_some() { Ok(()) } else { Err(error) };
+    }
+    let words = deed.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut hand = Hand::of(desk, &wrap, &words)?;
     if let Fault::KilledAtStart(moment) = fault {
         hand.kill_after(*moment);
     }
@@ -126,15 +133,20 @@ pub fn one_round(
                 tally.cut += 1;
                 break;
             }
+            Outcome::Nothing => break,
         }
         match (fault, small) {
             (Fault::Killed(moment), _) if step == 0 => hand.kill_after(*moment),
-            (Fault::Full, Some(disk)) if step == 2 => disk.fill(dice.roll(20_000) as usize)?,
+            (Fault::Full, Some(disk)) if step == 2 => disk.fill(dice.roll(20_000))?,
             (Fault::Full, Some(disk)) if step == 8 => disk.free()?,
             (Fault::Full, _) if step == 12 => break,
             _ => {}
         }
         sheltered &= !matches!(fault, Fault::Full | Fault::Call(_));
+    }
+    if let (Fault::Full, Some(disk)) = (fault, small) {
+        // A round that ended early leaves it full.
+        _ = disk.free();
     }
     let answered = hand.answered;
     let ran = hand.end()?;
@@ -177,13 +189,17 @@ pub fn mixed(time: Duration, seed: u64, told: &mut dyn FnMut(&Tally)) -> anyhow:
     let traces = may_trace();
     while Instant::now() < until {
         // A fresh desk now and then, so that starts without a store are among them.
-        let desk = Desk::new()?;
+        let (model, artifacts) = Model::of_all_work()?;
+        let desk = model.at(Desk::new()?);
         let mut deeds: Vec<Box<dyn Deed>> = vec![
             Box::<Files>::default(),
             Box::<Patches>::default(),
             Box::<Notes>::default(),
             Box::<Plans>::default(),
             Box::<Spills>::default(),
+            Box::<Talks>::default(),
+            Box::<Branches>::default(),
+            Box::new(artifacts),
         ];
         // Everything on one small disk, where this process may mount one.
         let small =
@@ -207,6 +223,8 @@ pub fn mixed(time: Duration, seed: u64, told: &mut dyn FnMut(&Tally)) -> anyhow:
                 break;
             }
         }
+        let refused = model.heard()?.1.into_iter();
+        tally.wrong.extend(refused.map(|it| ("a history that a strict provider refuses".into(), Wrong::Partial(it))));
     }
     Ok(tally)
 }
@@ -215,16 +233,18 @@ pub fn mixed(time: Duration, seed: u64, told: &mut dyn FnMut(&Tally)) -> anyhow:
 fn any_call(desk: &Desk, dice: &mut Dice) -> Inject {
     let (calls, faults) = dice.pick(&CALLS).unwrap_or(("fsync", &["error=EIO"]));
     let what = dice.pick(faults).unwrap_or("error=EIO");
-    let mut at = 1 + dice.roll(12);
+    let mut at = 1 + dice.roll(6);
     if dice.roll(3) == 0 {
-        at += dice.roll(60);
+        at += dice.roll(40);
     }
     let inject = Inject { calls, what: what.to_owned(), at, about: Vec::new() };
     let db = desk.store().display().to_string();
     inject.about(
-        [desk.path("work"), desk.path("work/sub"), desk.path("work/story.txt"), desk.events()]
-            .map(|it| it.display().to_string())
+        ["work", "work/sub", "work/story.txt", PLAN, &format!("{PLAN}/specs"), &format!("{PLAN}/tasks")]
+            .map(|it| desk.path(it))
             .into_iter()
+            .chain([desk.events()])
+            .map(|it| it.display().to_string())
             .chain([db.clone(), format!("{db}-wal"), desk.state().display().to_string()]),
     )
 }

@@ -1,13 +1,24 @@
 //! A scripted model, served on a thread of its own.
 
-use std::{sync::mpsc, thread};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+};
 
 use anyhow::Context as _;
-use helve_script::{Script, Server};
-use serde_json::Value;
+use helve_script::{Script, Server, Step};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::Desk;
+use crate::{Artifacts, Desk, deeds::Orders};
+
+/// What a script and a test both know.
+pub(crate) type Shared<T> = Arc<Mutex<T>>;
+
+/// One look at it.
+pub(crate) fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A scripted model that answers as long as this lives.
 #[derive(Debug)]
@@ -34,6 +45,15 @@ impl Model {
         Ok(Self { url: told.recv().context("the scripted model does not start")?, asks })
     }
 
+    /// One that keeps conversations going and plans runs: every `say N` is answered with `heard N`, after a call of a
+    /// tool where N is odd, and to `round N` it gives orders that are written down.
+    pub fn of_all_work() -> anyhow::Result<(Self, Artifacts)> {
+        let orders = Shared::<Orders>::default();
+        let book = orders.clone();
+        let script = Script::new([Step::by(move |request| answer(request, &book)).times(u32::MAX)]);
+        Ok((Self::of(script)?, Artifacts::new(orders)))
+    }
+
     /// The same desk, with settings that name this model.
     pub fn at(&self, desk: Desk) -> Desk {
         desk.env("HELVE_MODEL_BASE_URL", &self.url).env("HELVE_MODEL_NAME", "scripted")
@@ -45,4 +65,36 @@ impl Model {
         self.asks.send(back)?;
         answer.recv().context("the scripted model is gone")
     }
+}
+
+/// What the model of all work says to a request.
+fn answer(request: &Value, orders: &Shared<Orders>) -> Step {
+    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let asked = messages.iter().rposition(|it| it["role"] == "user").unwrap_or_default();
+    let words = messages.get(asked).map(|it| it["content"].to_string()).unwrap_or_default();
+    let told: Vec<String> = messages
+        .iter()
+        .skip(asked)
+        .filter(|it| it["role"] == "tool")
+        .map(|it| it["content"].as_str().map_or_else(|| it["content"].to_string(), str::to_owned))
+        .collect();
+    if let Some(round) = number_after(&words, "round ") {
+        return match locked(orders).next(round, &told) {
+            Some((tool, args)) => Step::call(tool, args),
+            None => Step::text("All of it is written."),
+        };
+    }
+    match number_after(&words, "say ") {
+        Some(number) if number % 2 == 1 && told.is_empty() => {
+            Step::call("write", json!({ "path": "talk.txt", "content": format!("{number}\n") }))
+        }
+        Some(number) => Step::text(format!("heard {number}")),
+        None => Step::text("Nothing was asked."),
+    }
+}
+
+/// The number behind these words, where they stand last.
+fn number_after(text: &str, words: &str) -> Option<u64> {
+    let rest = text.rsplit_once(words)?.1;
+    rest.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
 }

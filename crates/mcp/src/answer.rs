@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use helve_contract::json::Fields;
 use serde::Serialize;
 use serde_json::json;
 
@@ -12,8 +13,7 @@ use crate::{
 
 /// A result while it is being written.
 pub(crate) struct Answer {
-    bytes: Vec<u8>,
-    empty: bool,
+    fields: Fields,
     era: Era,
     subscription: Option<Id>,
 }
@@ -24,21 +24,25 @@ impl Answer {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         write(&mut bytes, id);
-        bytes.extend_from_slice(br#","result":{"#);
-        Self { bytes, empty: true, era, subscription: None }
+        bytes.extend_from_slice(br#","result":"#);
+        Self { fields: Fields::after(bytes), era, subscription: None }
     }
 
     /// Adds a field.
     pub(crate) fn field(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
-        self.key(key);
-        write(&mut self.bytes, value);
+        self.fields = self.fields.value(key, value);
         self
     }
 
     /// Adds a field whose JSON is there already.
     pub(crate) fn raw(mut self, key: &str, json: &str) -> Self {
-        self.key(key);
-        self.bytes.extend_from_slice(json.as_bytes());
+        self.fields = self.fields.raw(key, json.as_bytes());
+        self
+    }
+
+    /// Adds a field that is written by `write`, which gets the bytes so far and gives them back with its JSON.
+    pub(crate) fn nested(mut self, key: &str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+        self.fields = self.fields.nested(key, write);
         self
     }
 
@@ -58,7 +62,7 @@ impl Answer {
 
     /// The whole message.
     pub(crate) fn done(self) -> Vec<u8> {
-        let mut whole = match self.era {
+        let whole = match self.era {
             Era::Legacy => self,
             Era::Modern => {
                 let mut meta = json!({ "io.modelcontextprotocol/serverInfo": us() });
@@ -68,17 +72,9 @@ impl Answer {
                 self.field("resultType", "complete").field("_meta", &meta)
             }
         };
-        whole.bytes.extend_from_slice(b"}}");
-        whole.bytes
-    }
-
-    fn key(&mut self, key: &str) {
-        if !self.empty {
-            self.bytes.push(b',');
-        }
-        self.empty = false;
-        write(&mut self.bytes, key);
-        self.bytes.push(b':');
+        let mut bytes = whole.fields.done();
+        bytes.push(b'}');
+        bytes
     }
 }
 
@@ -125,7 +121,7 @@ pub(crate) fn batch(answers: Vec<Vec<u8>>) -> Option<Vec<u8>> {
 }
 
 /// JSON in memory cannot fail but for a map whose keys are no strings; then the value is `null` and the message whole.
-fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = bytes.len();
     if serde_json::to_writer(&mut *bytes, value).is_err() {
         bytes.truncate(start);

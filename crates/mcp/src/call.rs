@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use helve_contract::{Annotations, Media, Reply, Spec};
+use helve_contract::{Annotations, Media, Reply, Spec, json::Fields};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{answer::Answer, revision::Era, wire::Id};
+use crate::{
+    answer::{self, Answer},
+    revision::Era,
+    wire::Id,
+};
 
 /// A tool as a client sees it.
 #[derive(Serialize)]
@@ -72,13 +76,10 @@ fn title(name: &str) -> String {
     title
 }
 
-/// One part of a result.
+/// A part of a result that is not text.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Part<'a> {
-    Text {
-        text: &'a str,
-    },
     Image {
         data: String,
         #[serde(rename = "mimeType")]
@@ -104,11 +105,7 @@ struct Embedded<'a> {
 
 /// A reply as the result of a call.
 pub(crate) fn result(id: &Id, era: Era, reply: &Reply, has_shape: bool) -> Vec<u8> {
-    let media = reply.media.iter().enumerate().map(|(at, media)| part(at, media));
-    let text = (!reply.text.is_empty() || reply.media.is_empty()).then_some(Part::Text { text: &reply.text });
-    let parts: Vec<_> = text.into_iter().chain(media).collect();
-
-    let mut answer = Answer::to(id, era).field("content", &parts);
+    let mut answer = Answer::to(id, era).nested("content", |bytes| content(bytes, reply));
     if let Some(data @ Value::Object(_)) = &reply.data
         && has_shape
         && !reply.is_error
@@ -116,6 +113,23 @@ pub(crate) fn result(id: &Id, era: Era, reply: &Reply, has_shape: bool) -> Vec<u
         answer = answer.field("structuredContent", data);
     }
     answer.field("isError", &reply.is_error).done()
+}
+
+/// The parts of a result: the text, if there is any or nothing else, and what goes with it.
+fn content(mut bytes: Vec<u8>, reply: &Reply) -> Vec<u8> {
+    bytes.push(b'[');
+    let begin = bytes.len();
+    if !reply.text.is_empty() || reply.media.is_empty() {
+        bytes = Fields::after(bytes).text("type", "text").text("text", &reply.text).done();
+    }
+    for (at, media) in reply.media.iter().enumerate() {
+        if bytes.len() > begin {
+            bytes.push(b',');
+        }
+        answer::write(&mut bytes, &part(at, media));
+    }
+    bytes.push(b']');
+    bytes
 }
 
 fn part(at: usize, media: &Media) -> Part<'_> {

@@ -30,6 +30,11 @@ impl<R: Read> Lines<R> {
         Self { from: BufReader::with_capacity(64 << 10, from), line: Vec::new(), longest: LONGEST }
     }
 
+    /// Whether nothing of what came is left.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.from.buffer().is_empty()
+    }
+
     /// The next line that is not blank. A last one without an end counts.
     pub(crate) fn next(&mut self) -> io::Result<Line<'_>> {
         loop {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use helve_contract::patiently;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::task::TaskTracker;
 
@@ -58,6 +59,10 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         match handled {
             Handled::Nothing => {}
             Handled::Now(answer) => out.send(answer),
+            // With nothing else to read there is time to wait for a small write.
+            Handled::Later(work) if lines.is_drained() => {
+                patiently(|| begin(work, &out, &tasks, runtime));
+            }
             Handled::Later(work) => begin(work, &out, &tasks, runtime),
         }
         if lane.is_broken() {

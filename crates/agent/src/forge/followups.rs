@@ -146,13 +146,14 @@ impl Executor {
         let worked = self.watched((id, 1), &mut agent, &supervisor, words).await;
         supervisor.end(&agent.session.id).await;
         let taken = async {
-            worked?.map_err(|_| Error::failed("the agent was not heard of for too long"))?;
+            let heard = worked?.map_err(|_| Error::failed("the agent was not heard of for too long"))?;
             let place = Walkthrough::place(id, 1);
             let told = room.bytes(&place).await?;
             let told = told.ok_or_else(|| Error::failed("the agent ended without a walkthrough"))?;
             if Walkthrough::parse(&String::from_utf8_lossy(&told))?.front.status == Outcome::Failed {
                 return Err(Error::failed("the agent says that it failed; its walkthrough tells why"));
             }
+            heard.calls.must_have_done_something()?;
             let message = format!("forge({id}): take over the work\n\nTask: {id}\nAttempt: 1\nAgent: {agent_id}");
             desk.take_over(&git, &message).await?;
             self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));

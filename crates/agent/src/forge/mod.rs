@@ -8,6 +8,7 @@ mod changes;
 mod desk;
 mod executor;
 mod followups;
+mod heard;
 mod home;
 mod lock;
 mod merging;

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::{
     desk::Desk,
     executor::{Executor, integration, is_exhausted},
+    heard::{Calls, Heard},
     prompts, review,
 };
 use crate::{Agent, Ended, Event, Handle, Hands, Kind, Kinds, Limits, Need, Supervisor, prompt};
@@ -27,7 +28,7 @@ pub(super) type Worker<'a> = BoxFuture<'a, (String, Worked)>;
 /// How the work on a task went.
 pub(super) enum Worked {
     /// The agent has ended.
-    Ended(Desk, Ended),
+    Ended(Desk, Heard),
     /// It could not begin, or broke.
     Failed(String),
     /// It was not heard of for too long.
@@ -80,7 +81,7 @@ impl Executor {
         let worked = self.watched((task, attempt), &mut agent, &supervisor, words).await;
         supervisor.end(&agent.session.id).await;
         Ok(match worked? {
-            Ok(ended) => Worked::Ended(desk, ended),
+            Ok(heard) => Worked::Ended(desk, heard),
             Err(last) => {
                 desk.leave();
                 Worked::Silent(last)
@@ -147,7 +148,7 @@ impl Executor {
         agent: &mut Agent,
         supervisor: &Supervisor,
         words: String,
-    ) -> Result<Result<Ended, Timestamp>> {
+    ) -> Result<Result<Heard, Timestamp>> {
         let clock = self.session.ports.clock.clone();
         let began = clock.now();
         let pulse = Arc::new(Mutex::new(Pulse { heard: began, ..Pulse::default() }));
@@ -188,7 +189,8 @@ impl Executor {
             }
         };
         drop(seat);
-        Ok(ended)
+        let calls = std::mem::take(&mut pulse.lock().unwrap_or_else(PoisonError::into_inner).calls);
+        Ok(ended.map(|ended| Heard { ended, calls }))
     }
 
     /// Keeps that an agent lives.
@@ -215,8 +217,8 @@ impl Executor {
         not_before: &mut BTreeMap<String, Timestamp>,
     ) -> Result<()> {
         let why = match worked {
-            Worked::Ended(desk, ended) => {
-                let finished = self.finish(room, task, &desk, &ended).await;
+            Worked::Ended(desk, heard) => {
+                let finished = self.finish(room, task, &desk, &heard).await;
                 desk.leave();
                 match finished {
                     Ok(()) => return Ok(()),
@@ -293,19 +295,20 @@ impl Executor {
     }
 
     /// Takes over the work of an agent that has ended: it must have told what it did, and its branch must hold it.
-    async fn finish(&self, room: &Room<'_>, task: &str, desk: &Desk, ended: &Ended) -> Result<()> {
+    async fn finish(&self, room: &Room<'_>, task: &str, desk: &Desk, heard: &Heard) -> Result<()> {
         let dag = room.dag().await?;
         let status = room.status(&dag).await?;
         let (state, node) = (status.of(task)?.clone(), dag.node(task));
         let node = node.ok_or_else(|| Error::failed(format!("there is no task `{task}`")))?;
         let place = Walkthrough::place(task, state.current_attempt);
         if room.bytes(&place).await?.is_none() {
-            return Err(Error::failed(format!("the agent ended without a walkthrough ({})", why(ended))));
+            return Err(Error::failed(format!("the agent ended without a walkthrough ({})", why(&heard.ended))));
         }
         let told = Walkthrough::parse(&room.text(&place).await?)?.front;
         if told.status == Outcome::Failed {
             return Err(Error::failed("the agent says that it failed; its walkthrough tells why"));
         }
+        heard.calls.must_have_done_something()?;
         let message = format!(
             "forge({task}): take over the work of attempt {}\n\nTask: {task}\nAttempt: {}\nAgent: {}",
             state.current_attempt,
@@ -328,6 +331,17 @@ impl Executor {
         self.confirm(room, &dag, task, &commit).await?;
         self.tell("task.completed", json!({ "taskId": task, "walkthroughPath": room.shown(&place) }));
         self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));
+        if let Some(doubt) = heard.calls.doubt() {
+            self.tell("task.risk", json!({ "taskId": task, "risk": doubt }));
+            room.move_on(&dag, |status| {
+                if let Some(node) = status.nodes.get_mut(task) {
+                    node.last_error = Some(doubt.clone());
+                    status.version += 1;
+                }
+                Ok(())
+            })
+            .await?;
+        }
         let others = if told.risks.is_empty() { Vec::new() } else { self.touched(&status, task).await? };
         for (kind, data) in review::remarks(task, &told, &others) {
             self.tell(kind, data);
@@ -384,7 +398,7 @@ impl Executor {
                 Status::Running => {
                     let desk = Desk::found(&self.git(&call).await?, dir, &branch).await?;
                     let taken = match &desk {
-                        Some(desk) => self.finish(room, task, desk, &Ended::Cancelled).await.is_ok(),
+                        Some(desk) => self.finish(room, task, desk, &Heard::nothing()).await.is_ok(),
                         None => false,
                     };
                     if !taken {
@@ -465,6 +479,7 @@ struct Pulse {
     /// Calls that run, and agents of its own: as long as they do, it waits for them and may be silent. Their own limits
     /// end them.
     busy: HashSet<String>,
+    calls: Calls,
     said: String,
     kind: &'static str,
 }
@@ -476,7 +491,11 @@ impl Pulse {
             // The endpoint that does not answer is what silence is about.
             Event::Retrying { .. } => return None,
             Event::Calling { id, .. } | Event::Child { id, ended: false, .. } => _ = self.busy.insert(id.clone()),
-            Event::Called { id, .. } | Event::Child { id, ended: true, .. } => _ = self.busy.remove(id),
+            Event::Called { id, name, reply, .. } => {
+                self.busy.remove(id);
+                self.calls.count(name, reply);
+            }
+            Event::Child { id, ended: true, .. } => _ = self.busy.remove(id),
             _ => {}
         }
         self.heard = now;

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
-    net::{SocketAddr, ToSocketAddrs as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -69,7 +69,7 @@ impl Flags {
         let listener = runtime.block_on(TcpListener::bind(at)).map_err(|error| wrong(error.to_string()))?;
         let at = listener.local_addr()?;
         let token = if self.no_auth { None } else { Some(Token::make(settings, at)?) };
-        remark!("helve: MCP at http://{at}/mcp");
+        remark!("helve: MCP at http://{}/mcp", near(at));
         if let Some(token) = &token {
             token.tell();
         }
@@ -87,6 +87,17 @@ impl Flags {
         served?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Where this machine itself finds a server. One that listens everywhere has no name of its own, and is found at the
+/// loopback.
+pub(super) fn near(at: SocketAddr) -> SocketAddr {
+    let own: IpAddr = match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(own, at.port())
 }
 
 /// A connection takes a descriptor, and so does much of what a call does.

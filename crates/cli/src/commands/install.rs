@@ -131,6 +131,8 @@ impl Args {
         }
         // A settings file may be a link into a collection of them; what it leads to is changed.
         let file = file.canonicalize().unwrap_or(file);
+        // Whoever need not wait for an answer holds it from the first look on, so that two at once follow each other.
+        let early = self.yes.then(|| alone(&file)).transpose()?;
         let old = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -149,6 +151,7 @@ impl Args {
         if !self.yes && !is_wanted()? {
             return Err(Fault::failed("nothing was written"));
         }
+        let _alone = early.map_or_else(|| alone(&file), Ok)?;
         let backup = old.as_ref().map(|text| keep(&file, text)).transpose()?;
         write(&file, old.as_deref(), &after)?;
         say!("wrote {}", file.display());
@@ -336,10 +339,18 @@ fn keep(file: &Path, text: &str) -> Result<PathBuf, Fault> {
     Err(Fault::failed(format!("{} has too many old copies; remove some", file.display())))
 }
 
+/// The right to change files in this folder, among all of Helve, until dropped. A disk that knows no locks gives it to all.
+fn alone(file: &Path) -> Result<fs::File, Fault> {
+    let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
+    fs::create_dir_all(folder)?;
+    let held = fs::File::open(folder)?;
+    _ = held.lock();
+    Ok(held)
+}
+
 /// Puts the new text in place of the old one, at once and whole.
 fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
     let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
-    fs::create_dir_all(folder)?;
     let beside = folder.join(format!(".helve-{}", state::random_id()?));
     let written = (|| -> io::Result<()> {
         let mode = file.metadata().map_or(0o600, |it| it.mode() & 0o777);
@@ -351,7 +362,8 @@ fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
         if now.as_deref() != old {
             return Err(io::Error::other("somebody else has just changed it; try again"));
         }
-        fs::rename(&beside, file)
+        fs::rename(&beside, file)?;
+        fs::File::open(folder)?.sync_all()
     })();
     written.map_err(|error| {
         _ = fs::remove_file(&beside);
@@ -440,6 +452,7 @@ mod tests {
     fn writes_whole_files_and_keeps_the_old_ones() {
         let folder = state::tests::folder("install");
         let file = folder.join("deep/mcp.json");
+        let _alone = alone(&file).unwrap();
         write(&file, None, "one").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         let backups = [keep(&file, "one").unwrap(), keep(&file, "one").unwrap()];

@@ -1,13 +1,13 @@
 //! `helve completions` and `helve man`: what a shell and `man` want to know, made from the command line itself.
 
-use std::{fs, io::Write as _, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::Command;
 use clap_complete::Shell;
 
 use crate::{
     fault::{Fault, Outcome},
-    say,
+    print, say,
 };
 
 /// Print what a shell needs to complete commands and options.
@@ -27,7 +27,7 @@ impl Completions {
     pub(crate) fn run(self, mut helve: Command) -> Outcome {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut helve, "helve", &mut text);
-        std::io::stdout().write_all(&text)?;
+        print::bytes(&text);
         Ok(ExitCode::SUCCESS)
     }
 }

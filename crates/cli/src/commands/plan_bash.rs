@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fault::{Fault, Outcome},
-    setup,
+    print, say, setup,
 };
 
 /// No line is longer.
@@ -75,11 +75,11 @@ impl Args {
             let script = self.script.ok_or_else(|| Fault::usage("give a script, or --batch"))?;
             let ended = runtime.block_on(Memory::new().run(Script::new(script)));
             let ended = ended.map_err(|error| Fault::failed(error.to_string()))?;
-            io::stdout().write_all(&ended.stdout)?;
+            print::bytes(&ended.stdout);
             io::stderr().write_all(&ended.stderr)?;
             return Ok(ExitCode::from(ended.code.clamp(0, 255) as u8));
         }
-        let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+        let mut input = io::stdin().lock();
         loop {
             let mut bytes = Vec::new();
             if input.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
@@ -92,8 +92,7 @@ impl Args {
                 Ok(line) => runtime.block_on(line.answer()),
                 Err(error) => json!({"id": null, "stdout": "", "stderr": error.to_string(), "exitCode": -1}),
             };
-            writeln!(output, "{answer}")?;
-            output.flush()?;
+            say!("{answer}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `helve call` and `helve batch`: answers, exit codes, and what goes where.
 
+use std::{io, process::Stdio};
+
 use serde_json::json;
 
 use crate::desk::Desk;
@@ -200,4 +202,29 @@ fn a_plugin_that_does_not_start_is_told_and_left_out() {
     ]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.err, "helve: the plugin /no/such/plugin is left out: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_reader_that_went_away_ends_it_without_a_word() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "one\ntwo\n");
+    let read = r#"{"path":"a.txt"}"#;
+    for args in [
+        &["completions", "bash"][..],
+        &["config"],
+        &["tools"],
+        &["tools", "--dialect", "preset", "--format", "openai"],
+        &["call", "read", read, "--dialect", "preset"],
+        &["sessions", "list"],
+        &["man", "pages"],
+        &["plan-bash", "seq 3"],
+        &["version"],
+        &["--help"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let ran = desk.command(args).stdin(Stdio::null()).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!((ran.status.code(), &*said), (Some(0), ""), "{args:?}");
+    }
 }

@@ -398,6 +398,26 @@ fn a_task_that_always_fails_is_given_up() {
     nothing_is_left(&desk);
 }
 
+#[test]
+fn an_agent_that_could_do_nothing_is_not_believed() {
+    let model = Model::of(Script::default().lane("Your task is only.", [worker("only", part("only")).1]));
+    let desk = model.desk();
+    desk.put("work/README", "Begin.\n").put("plan/tasks/only.md", &document("only", "1", &[]));
+    git(&desk, &["init", "--quiet", "--initial-branch=main"]);
+    git(&desk, &["add", "--all"]);
+    git(&desk, &["-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "Begin"]);
+    let nodes = json!([{ "id": "only", "type": "task", "agentType": 1, "dependencies": [] }]);
+    desk.put("plan/dag.json", &json!({ "runId": "story", "nodes": nodes }).to_string());
+    let ran = desk.run(&["forge", "run", "../plan", "--set", "approval.deny=bash"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let events = events(&desk);
+    let failed = events.iter().filter(|it| it["type"] == "task.failed").map(|it| it["data"]["error"].to_string());
+    let said = failed.collect::<Vec<_>>();
+    let words = "the agent says that it is done, but none of its calls (1) went well";
+    assert!(said.len() == 4 && said.iter().all(|it| it.contains(words)), "{said:?}");
+    nothing_is_left(&desk);
+}
+
 /// A captain that drafts and asks, and when the conversation goes on looks at its draft and writes the plan.
 fn captain() -> Script {
     let nodes = json!([{ "id": "one", "type": "task", "agentType": 1, "dependencies": [] }]);

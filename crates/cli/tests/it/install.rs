@@ -51,3 +51,29 @@ fn leaves_comments_alone() {
     assert!(ran.err.contains("Add this by hand:") && ran.err.contains("context_servers"), "{}", ran.err);
     assert_eq!(desk.get("home/.config/zed/settings.json"), old);
 }
+
+#[test]
+fn many_at_once_follow_each_other() {
+    let desk = Desk::new();
+    desk.put("home/.cursor/mcp.json", "{\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" }\n  }\n}\n");
+    let roles = ["captain", "type1", "type2", "type3", "refinery", "executor"];
+    std::thread::scope(|scope| {
+        for role in roles {
+            let desk = &desk;
+            scope.spawn(move || {
+                let ran = desk.run(&["mcp", "install", "cursor", "--dialect", "forge", "--role", role, "--yes"]);
+                assert_eq!(ran.code, 0, "{role}: {}", ran.err);
+            });
+        }
+    });
+    let new: Value = serde_json::from_str(&desk.get("home/.cursor/mcp.json")).unwrap();
+    assert_eq!(new["mcpServers"]["other"]["command"], "x");
+    // Every version but the last one is kept, the first one among them; none of them is half.
+    let kept: Vec<Value> = (1..=roles.len())
+        .map(|at| serde_json::from_str(&desk.get(&format!("home/.cursor/mcp.json.before-helve-{at}"))).unwrap())
+        .collect();
+    let role = |it: &Value| it["mcpServers"]["helve"]["args"][4].as_str().map(str::to_owned);
+    let mut seen: Vec<_> = kept.iter().chain([&new]).filter_map(role).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["captain", "executor", "refinery", "type1", "type2", "type3"]);
+}

@@ -132,7 +132,7 @@ struct Client {
 impl Client {
     fn new(desk: &Desk) -> Self {
         let mut command = desk.command(&["mcp", "--set", "mcp.wait_secs=0"]);
-        let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let input = server.stdin.take().unwrap();
         let lines = std::io::BufReader::new(server.stdout.take().unwrap()).lines();
         let mut client = Self { server, input, lines, is_news: false };
@@ -209,7 +209,10 @@ fn a_client_hears_of_tools_that_come_late_and_of_new_ones() {
     client.hears_of("mcp__moving__late");
     assert_eq!(client.call("mcp__moving__late"), "here at last");
     drop(client.input);
-    assert!(client.server.wait().unwrap().success());
+    let ended = client.server.wait_with_output().unwrap();
+    assert!(ended.status.success());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("the MCP server moving is still starting; its tools join when it answers\n"), "{said}");
 }
 
 #[test]

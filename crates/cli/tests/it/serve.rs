@@ -48,12 +48,12 @@ impl Answer {
 
 impl Site {
     pub(crate) fn open(desk: &Desk) -> Self {
-        let mut child = desk
-            .command(&["serve", "--http", "127.0.0.1:0"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::listening(desk, "127.0.0.1:0")
+    }
+
+    fn listening(desk: &Desk, at: &str) -> Self {
+        let mut child =
+            desk.command(&["serve", "--http", at]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let line = line_with(&mut said, "?token=");
         let (at, token) = line.trim().split_once("http://").unwrap().1.split_once("/?token=").unwrap();
@@ -123,6 +123,23 @@ impl Site {
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.with("POST", path, &[("Authorization", &self.bearer()), ("Content-Type", "application/json")], body)
+    }
+
+    /// The first words of an MCP client, and then one request of its session: the answers to both.
+    pub(crate) fn mcp(&self, method: &str, params: &Value) -> [Answer; 2] {
+        let bearer = self.bearer();
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let own = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} });
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": own }).to_string();
+        let hello = self.with("POST", "/mcp", &headers, &hello);
+        let session = ("Mcp-Session-Id", hello.header("mcp-session-id").unwrap());
+        let asked = json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": params }).to_string();
+        let answer = self.with("POST", "/mcp", &[headers.as_slice(), &[session]].concat(), &asked);
+        [hello, answer]
     }
 
     /// Ends it as a service manager does; the exit code.
@@ -288,22 +305,22 @@ fn a_call_is_heard_and_counted() {
 }
 
 #[test]
+fn one_that_listens_everywhere_tells_an_address_that_answers() {
+    let desk = Desk::new();
+    let site = Site::listening(&desk, "0.0.0.0:0");
+    assert!(site.at.starts_with("127.0.0.1:"), "{}", site.at);
+    assert_eq!(site.get("/api/approvals").status, 200);
+    let named = site.with("GET", "/health", &[("Host", "other.example")], "");
+    assert_eq!(named.status, 403, "{named:?}");
+    assert_eq!(site.stop(), Some(0));
+}
+
+#[test]
 fn mcp_is_there_too() {
     let desk = Desk::new();
     let site = Site::open(&desk);
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} });
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
-    let bearer = site.bearer();
-    let mut headers = vec![
-        ("Authorization", bearer.as_str()),
-        ("Content-Type", "application/json"),
-        ("Accept", "application/json, text/event-stream"),
-    ];
-    let hello = site.with("POST", "/mcp", &headers, &hello);
+    let [hello, list] = site.mcp("tools/list", &json!({}));
     assert!(hello.body.contains("\"serverInfo\":{\"name\":\"helve\""), "{hello:?}");
-    headers.push(("Mcp-Session-Id", hello.header("mcp-session-id").unwrap()));
-    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
-    let list = site.with("POST", "/mcp", &headers, &list);
     assert!(list.body.contains("\"name\":\"FileRead\""), "{list:?}");
     assert!(site.get("/metrics").body.contains("\nhelve_sessions 1\n"));
     assert_eq!(site.stop(), Some(0));

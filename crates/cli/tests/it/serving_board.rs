@@ -170,22 +170,11 @@ fn the_end_says_no_to_what_waits() {
     assert!(!desk.path("work/a.txt").exists());
 }
 
-/// The first words of a client, and a call.
+/// A call by an MCP client.
 fn called(site: &Site, file: &Path) -> Answer {
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} });
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
-    let bearer = site.bearer();
-    let mut headers = vec![
-        ("Authorization", bearer.as_str()),
-        ("Content-Type", "application/json"),
-        ("Accept", "application/json, text/event-stream"),
-    ];
-    let hello = site.with("POST", "/mcp", &headers, &hello);
-    headers.push(("Mcp-Session-Id", hello.header("mcp-session-id").unwrap()));
     let args = json!({ "file_path": file, "content": "x" });
-    let call = json!({ "name": "Write", "arguments": args });
-    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }).to_string();
-    site.with("POST", "/mcp", &headers, &call)
+    let [_, answer] = site.mcp("tools/call", &json!({ "name": "Write", "arguments": args }));
+    answer
 }
 
 #[test]

@@ -37,6 +37,11 @@ pub trait Host: Send + Sync {
     /// The entries of a folder, sorted by name.
     async fn list(&self, path: &SafePath) -> Result<Vec<Item>>;
 
+    /// The same where names and kinds are enough: sizes, times and targets may be left out, to be quicker.
+    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
+        self.list(path).await
+    }
+
     /// Finds files by name, beneath a folder. Links are not followed.
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found>;
 

@@ -11,12 +11,14 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{now, uuid};
+use super::{Event, Head, now};
 
 /// How far back the last line is looked for before the whole file is read.
 const TAIL: u64 = 256 << 10;
+/// A number above this was planted: nobody counts that far, and readers of JSON no longer tell it from the next one.
+const HIGHEST: u64 = 1 << 53;
 
 /// A file of events of one run, among those of others perhaps.
 pub(super) struct Log {
@@ -25,8 +27,10 @@ pub(super) struct Log {
     /// Bytes of the file that are known: up to here, `seq` is the number of the run's last event.
     known: u64,
     seq: u64,
+    /// Events that are written with the next one.
+    waiting: Vec<Event>,
     /// Events that the disk did not take, oldest first.
-    held: VecDeque<Value>,
+    held: VecDeque<Event>,
     /// Their size, about.
     held_bytes: usize,
     /// How many there was no room for.
@@ -50,75 +54,106 @@ impl Log {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{} is not a regular file", path.display())));
         }
-        let mut log =
-            Self { file, run: run.to_owned(), known: 0, seq: 0, held: VecDeque::new(), held_bytes: 0, dropped: 0 };
+        let mut log = Self {
+            file,
+            run: run.to_owned(),
+            known: 0,
+            seq: 0,
+            waiting: Vec::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            dropped: 0,
+        };
         log.locked(Self::catch_up)?;
         Ok(log)
     }
 
-    /// Writes one event with the next number, after those that are held. One that cannot be written is held itself, and the
+    /// The number of the last event.
+    pub(super) fn last(&self) -> u64 {
+        self.seq
+    }
+
+    /// Takes an event that is written with the next one.
+    pub(super) fn wait(&mut self, event: Event) {
+        self.waiting.push(event);
+    }
+
+    /// Writes one event with the next number, after those that wait or are held. What cannot be written is held, and the
     /// error says so.
-    pub(super) fn append(&mut self, event: &mut Value) -> io::Result<()> {
+    pub(super) fn append(&mut self, head: &Head, event: Event) -> io::Result<()> {
+        self.waiting.push(event);
+        self.settle(head)
+    }
+
+    /// Writes the events that wait, after those that are held.
+    pub(super) fn settle(&mut self, head: &Head) -> io::Result<()> {
+        if self.waiting.is_empty() && self.held.is_empty() {
+            return Ok(());
+        }
+        let events = std::mem::take(&mut self.waiting);
         let done = self.locked(|log| {
             log.catch_up()?;
-            log.release()?;
-            log.put(event)
+            log.release(head)?;
+            log.put(head, &events)
         });
         done.map_err(|error| {
-            let count = self.hold(event.clone());
+            events.into_iter().for_each(|event| self.hold(event));
             let lost = if self.dropped > 0 { format!(", and {} are lost", self.dropped) } else { String::new() };
-            io::Error::new(error.kind(), format!("{error}; {count} events wait to be written{lost}"))
+            io::Error::new(error.kind(), format!("{error}; {} events wait to be written{lost}", self.held.len()))
         })
     }
 
-    /// Keeps an event until the disk takes it. How many are kept.
-    fn hold(&mut self, mut event: Value) -> usize {
-        if let Some(data) = event.get_mut("data").and_then(Value::as_object_mut) {
-            data.insert("heldSince".into(), now().into());
+    /// Keeps an event until the disk takes it.
+    fn hold(&mut self, mut event: Event) {
+        if event.data.starts_with(b"{") && event.data.pop() == Some(b'}') {
+            let since: &[u8] = if event.data.len() > 1 { b",\"heldSince\":\"" } else { b"\"heldSince\":\"" };
+            event.data.extend([since, now().as_bytes(), b"\"}"].concat());
         }
-        let size = event.to_string().len();
+        let size = event.data.len();
         if self.held.len() < HELD.0 && self.held_bytes + size <= HELD.1 {
             self.held_bytes += size;
             self.held.push_back(event);
         } else {
             self.dropped += 1;
         }
-        self.held.len()
     }
 
     /// Writes what is held, and then that something was.
-    fn release(&mut self) -> io::Result<()> {
+    fn release(&mut self, head: &Head) -> io::Result<()> {
         let count = self.held.len();
-        let Some(first) = self.held.front() else { return Ok(()) };
-        let mut note = first.clone();
-        while let Some(mut event) = self.held.pop_front() {
-            if let Err(error) = self.put(&mut event) {
+        if count == 0 {
+            return Ok(());
+        }
+        while let Some(event) = self.held.pop_front() {
+            if let Err(error) = self.put(head, std::slice::from_ref(&event)) {
                 self.held.push_front(event);
                 return Err(error);
             }
         }
-        note["eventId"] = format!("evt_{}", uuid()?).into();
-        note["type"] = "events.recovered".into();
-        note["data"] = json!({ "held": count, "lost": self.dropped });
+        let told = json!({ "held": count, "lost": self.dropped });
+        let note = Event::new("events.recovered", told.to_string().into_bytes())?;
         // The disk took the others; without this one nothing is missing.
-        _ = self.put(&mut note);
+        _ = self.put(head, &[note]);
         (self.held_bytes, self.dropped) = (0, 0);
         Ok(())
     }
 
-    /// Writes one event, in one line and one go.
-    fn put(&mut self, event: &mut Value) -> io::Result<()> {
-        event["seq"] = (self.seq + 1).into();
+    /// Writes events in one go, each in a line.
+    fn put(&mut self, head: &Head, events: &[Event]) -> io::Result<()> {
         // The time is taken under the lock, so that it never runs against the numbers.
-        event["timestamp"] = now().into();
-        let line = format!("{event}\n").into_bytes();
-        if let Err(error) = self.file.write_all(&line) {
+        let (time, mut lines, mut seq) = (now(), Vec::with_capacity(1024), self.seq);
+        for event in events {
+            seq += 1;
+            lines = event.write(head, seq, &time, lines);
+            lines.push(b'\n');
+        }
+        if let Err(error) = self.file.write_all(&lines) {
             // Half a line would be in the way of the next one.
             _ = self.file.set_len(self.known);
             return Err(error);
         }
-        self.known += line.len() as u64;
-        self.seq += 1;
+        self.known += lines.len() as u64;
+        self.seq = seq;
         Ok(())
     }
 
@@ -204,6 +239,7 @@ impl Log {
         while lines.read_until(b'\n', &mut line)? > 0 {
             if let Ok(event) = serde_json::from_slice::<Numbered>(&line)
                 && event.run_id.is_none_or(|run| run == self.run)
+                && event.seq < HIGHEST
             {
                 found = found.max(Some(event.seq));
             }
@@ -214,26 +250,22 @@ impl Log {
     }
 }
 
-/// A last try for what is held.
-impl Drop for Log {
-    fn drop(&mut self) {
-        if !self.held.is_empty() {
-            _ = self.locked(|log| log.catch_up().and_then(|()| log.release()));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
     use std::{fs, path::PathBuf};
 
     fn place(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("helve-events-{name}-{}.ndjson", crate::events::random_hex().unwrap()))
     }
 
-    fn event(run: &str) -> Value {
-        json!({ "seq": 0, "runId": run })
+    fn event() -> Event {
+        Event::new("x", b"{}".to_vec()).unwrap()
+    }
+
+    fn head(run: &str) -> Head {
+        Head { run: run.into(), ..Head::default() }
     }
 
     /// The numbers and runs of a file's events.
@@ -250,8 +282,8 @@ mod tests {
     #[test]
     fn goes_on_where_the_last_process_stopped() {
         let path = place("on");
-        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
-        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -260,19 +292,36 @@ mod tests {
     fn what_the_disk_did_not_take_is_written_later() {
         let path = place("later");
         let mut log = Log::open(&path, "r").unwrap();
-        log.append(&mut event("r")).unwrap();
+        log.append(&head("r"), event()).unwrap();
         // The file cannot be written for a while.
         let whole = std::mem::replace(&mut log.file, File::open(&path).unwrap());
-        let error = log.append(&mut event("r")).unwrap_err().to_string();
+        let error = log.append(&head("r"), event()).unwrap_err().to_string();
         assert!(error.ends_with("; 1 events wait to be written"), "{error}");
-        assert!(log.append(&mut event("r")).is_err());
+        assert!(log.append(&head("r"), event()).is_err());
         assert_eq!(seen(&path), of("r", &[1]));
         log.file = whole;
-        log.append(&mut event("r")).unwrap();
+        log.append(&head("r"), event()).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2, 3, 4, 5]));
         let text = fs::read_to_string(&path).unwrap();
         let told: Value = serde_json::from_str(text.lines().nth(3).unwrap()).unwrap();
         assert_eq!((&told["type"], &told["data"]), (&json!("events.recovered"), &json!({ "held": 2, "lost": 0 })));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_waits_is_written_with_the_next_in_its_order() {
+        let path = place("with");
+        let mut log = Log::open(&path, "r").unwrap();
+        log.wait(Event::new("first", b"{}".to_vec()).unwrap());
+        assert_eq!(seen(&path), []);
+        log.append(&head("r"), Event::new("second", b"{}".to_vec()).unwrap()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let kinds = text.lines().map(|it| serde_json::from_str::<Value>(it).unwrap()["type"].clone());
+        assert_eq!(kinds.collect::<Vec<_>>(), ["first", "second"]);
+        assert_eq!(seen(&path), of("r", &[1, 2]));
+        log.wait(event());
+        log.settle(&head("r")).unwrap();
+        assert_eq!(seen(&path), of("r", &[1, 2, 3]));
         fs::remove_file(path).unwrap();
     }
 
@@ -288,7 +337,7 @@ mod tests {
             &vec![b'x'; 3_000_000],
         ];
         fs::write(&path, junk.concat()).unwrap();
-        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
         let bytes = fs::read(&path).unwrap();
         let whole: Vec<u64> = bytes
             .split(|byte| *byte == b'\n')
@@ -300,13 +349,22 @@ mod tests {
     }
 
     #[test]
+    fn a_number_without_a_next_one_is_passed_over() {
+        let path = place("highest");
+        fs::write(&path, format!("{{\"seq\":4,\"runId\":\"r\"}}\n{{\"seq\":{},\"runId\":\"r\"}}\n", u64::MAX)).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        assert_eq!(seen(&path), of("r", &[4, u64::MAX, 5]));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn a_torn_end_is_put_right() {
         let path = place("torn");
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"ru").unwrap();
-        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}").unwrap();
-        Log::open(&path, "r").unwrap().append(&mut event("r")).unwrap();
+        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -319,7 +377,7 @@ mod tests {
                 let (path, run) = (path.clone(), if at % 2 == 0 { "even" } else { "odd" });
                 std::thread::spawn(move || {
                     let mut log = Log::open(&path, run).unwrap();
-                    (0..50).for_each(|_| log.append(&mut event(run)).unwrap());
+                    (0..50).for_each(|_| log.append(&head(run), event()).unwrap());
                 })
             })
             .collect();

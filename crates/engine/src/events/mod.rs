@@ -8,12 +8,13 @@ use std::{
     panic::AssertUnwindSafe,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use serde_json::{Map, Value};
+use helve_contract::json::Fields;
+use serde_json::Value;
 
 use file::Log;
 
@@ -24,12 +25,18 @@ pub type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 pub struct Events(Option<Stream>);
 
 struct Stream {
-    run: String,
-    task: Option<String>,
-    attempt: Option<String>,
+    head: Head,
     sink: Sink,
     /// Who hears of it besides.
     also: Option<Listener>,
+}
+
+/// What all events of a stream have in common.
+#[derive(Clone, Default)]
+struct Head {
+    run: String,
+    task: Option<String>,
+    attempt: Option<String>,
 }
 
 enum Sink {
@@ -37,6 +44,42 @@ enum Sink {
     /// The number of the last line.
     Stdout(Mutex<u64>),
     Listener(AtomicU64, Listener),
+}
+
+/// An event on its way into the record, where it gets its number and its time.
+#[derive(Clone)]
+struct Event {
+    id: String,
+    kind: String,
+    /// The JSON of an object, usually.
+    data: Vec<u8>,
+}
+
+impl Event {
+    fn new(kind: &str, data: Vec<u8>) -> io::Result<Self> {
+        Ok(Self { id: format!("evt_{}", uuid()?), kind: kind.to_owned(), data })
+    }
+
+    /// The event as it is recorded, after other bytes.
+    fn write(&self, head: &Head, seq: u64, time: &str, after: Vec<u8>) -> Vec<u8> {
+        Fields::after(after)
+            .text("eventId", &self.id)
+            .value("seq", &seq)
+            .text("timestamp", time)
+            .text("type", &self.kind)
+            .text("runId", &head.run)
+            .perhaps("taskId", head.task.as_deref())
+            .perhaps("attemptId", head.attempt.as_deref())
+            .raw("data", &self.data)
+            .done()
+    }
+
+    /// Lets somebody hear of it.
+    fn tell(&self, head: &Head, seq: u64, time: &str, listener: &Listener) -> io::Result<()> {
+        let event: Value = serde_json::from_slice(&self.write(head, seq, time, Vec::new()))?;
+        std::panic::catch_unwind(AssertUnwindSafe(|| listener(&event)))
+            .map_err(|_| io::Error::other("the listener panicked"))
+    }
 }
 
 impl Events {
@@ -63,14 +106,14 @@ impl Events {
     }
 
     fn to(run: String, sink: Sink) -> Self {
-        Self(Some(Stream { run, task: None, attempt: None, sink, also: None }))
+        Self(Some(Stream { head: Head { run, ..Head::default() }, sink, also: None }))
     }
 
     /// The same, with the task and the attempt that the calls belong to.
     pub fn within(mut self, task: impl Into<String>, attempt: Option<String>) -> Self {
         if let Some(stream) = &mut self.0 {
-            stream.task = Some(task.into());
-            stream.attempt = attempt;
+            stream.head.task = Some(task.into());
+            stream.head.attempt = attempt;
         }
         self
     }
@@ -91,69 +134,101 @@ impl Events {
 
     /// Records one event. `data` must hold no secrets.
     pub fn emit(&self, kind: &str, data: Value) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |stream| stream.emit(kind, data))
+        if self.is_on() { self.put(kind, data.to_string().into_bytes()) } else { Ok(()) }
+    }
+
+    /// The same for data that is JSON already.
+    fn put(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |stream| stream.emit(Event::new(kind, data)?))
+    }
+
+    /// Records one event together with the next one, or when [`Events::settle`] is called: two lines in one go cost
+    /// little more than one. Where somebody listens they hear it at once.
+    fn put_with_next(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
+        match &self.0 {
+            Some(Stream { sink: Sink::File(log), also: None, .. }) => {
+                locked(log).wait(Event::new(kind, data)?);
+                Ok(())
+            }
+            _ => self.put(kind, data),
+        }
+    }
+
+    /// Records what waits for the next event.
+    fn settle(&self) -> io::Result<()> {
+        match &self.0 {
+            Some(Stream { head, sink: Sink::File(log), .. }) => locked(log).settle(head),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Stream {
-    fn emit(&self, kind: &str, data: Value) -> io::Result<()> {
-        let mut event = Map::new();
-        event.insert("eventId".into(), format!("evt_{}", uuid()?).into());
-        event.insert("seq".into(), 0.into());
-        event.insert("timestamp".into(), now().into());
-        event.insert("type".into(), kind.into());
-        event.insert("runId".into(), self.run.as_str().into());
-        for (key, value) in [("taskId", &self.task), ("attemptId", &self.attempt)] {
-            if let Some(value) = value {
-                event.insert(key.into(), value.as_str().into());
+    fn emit(&self, event: Event) -> io::Result<()> {
+        let (recorded, seq, time) = match &self.sink {
+            Sink::File(log) => {
+                let mut log = locked(log);
+                if self.also.is_none() {
+                    return log.append(&self.head, event);
+                }
+                (log.append(&self.head, event.clone()), log.last(), now())
             }
-        }
-        event.insert("data".into(), data);
-        let mut event = Value::Object(event);
-        let recorded = match &self.sink {
-            Sink::File(log) => log.lock().unwrap_or_else(PoisonError::into_inner).append(&mut event),
             Sink::Stdout(last) => {
-                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut last = locked(last);
                 *last += 1;
-                event["seq"] = (*last).into();
-                event["timestamp"] = now().into();
+                let time = now();
+                let mut line = event.write(&self.head, *last, &time, Vec::new());
+                line.push(b'\n');
                 let mut out = io::stdout().lock();
-                out.write_all(format!("{event}\n").as_bytes()).and_then(|()| out.flush())
+                (out.write_all(&line).and_then(|()| out.flush()), *last, time)
             }
             Sink::Listener(last, listener) => {
-                event["seq"] = (last.fetch_add(1, Ordering::Relaxed) + 1).into();
-                heard(listener, &event)
+                let (seq, time) = (last.fetch_add(1, Ordering::Relaxed) + 1, now());
+                (event.tell(&self.head, seq, &time, listener), seq, time)
             }
         };
         match &self.also {
-            Some(listener) => recorded.and(heard(listener, &event)),
+            Some(listener) => recorded.and(event.tell(&self.head, seq, &time, listener)),
             None => recorded,
         }
     }
 }
 
-fn heard(listener: &Listener, event: &Value) -> io::Result<()> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| listener(event)))
-        .map_err(|_| io::Error::other("the listener panicked"))
+/// A last try for what waits or is held.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Sink::File(log) = &self.sink {
+            _ = locked(log).settle(&self.head);
+        }
+    }
+}
+
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The time in UTC, to the millisecond.
 fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    format!("{:.3}", jiff::Timestamp::now())
 }
 
 /// A random UUID, version 4.
 fn uuid() -> io::Result<String> {
     let hex = random_hex()?;
     let variant = ["8", "9", "a", "b"][usize::from(hex.as_bytes()[16] & 3)];
-    Ok(format!("{}-{}-4{}-{variant}{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..]))
+    Ok([&hex[..8], "-", &hex[8..12], "-4", &hex[13..16], "-", variant, &hex[17..20], "-", &hex[20..]].concat())
 }
 
-/// 128 random bits as 32 digits.
+/// 128 random bits as 32 digits. The kernel is asked for many at a time.
 pub(crate) fn random_hex() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+    static DRAWN: Mutex<Vec<[u8; 16]>> = Mutex::new(Vec::new());
+    let mut drawn = locked(&DRAWN);
+    if drawn.is_empty() {
+        let mut bytes = [[0; 16]; 32];
+        getrandom::fill(bytes.as_flattened_mut()).map_err(io::Error::other)?;
+        drawn.extend(bytes);
+    }
+    Ok(format!("{:032x}", u128::from_be_bytes(drawn.pop().unwrap_or_default())))
 }
 
 #[cfg(test)]

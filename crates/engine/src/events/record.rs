@@ -1,9 +1,9 @@
 //! One call in the record: `tool.call` when it begins, `tool.result` when it ends, however it ends.
 
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
-use helve_contract::{Call, Keep, Reply};
-use serde_json::{Map, Value, json};
+use helve_contract::{Call, Form, Keep, Reply, json::Fields};
+use serde_json::Value;
 
 use super::Events;
 use crate::{Scrub, limits, prepare::Ready};
@@ -17,8 +17,16 @@ pub(crate) struct Record<'a>(Option<Open<'a>>);
 struct Open<'a> {
     events: &'a Events,
     began: Instant,
-    about: Map<String, Value>,
+    about: About,
+    denied: bool,
     failed: Option<String>,
+}
+
+/// Whose call it is, and of what.
+struct About {
+    agent: String,
+    call: String,
+    tool: String,
 }
 
 impl Events {
@@ -28,24 +36,31 @@ impl Events {
             return Record(None);
         }
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
-        let mut about = Map::new();
-        about.insert("agentId".into(), call.session.agent.as_str().into());
-        about.insert("callId".into(), call.id.as_str().into());
-        about.insert("tool".into(), tool.into());
-        about.insert("toolName".into(), tool.into());
-        if let Some(task) = self.0.as_ref().and_then(|stream| stream.task.as_deref()) {
-            about.insert("taskId".into(), task.into());
-        }
-
-        let args = scrub.cleaned(small(&ready.args, Keep::Head));
-        let mut data = about.clone();
-        data.insert("args".into(), args.clone());
-        data.insert("params".into(), args);
+        let about =
+            About { agent: call.session.agent.as_str().into(), call: call.id.as_str().into(), tool: tool.into() };
+        let args = scrub.cleaned(small(&ready.args, Keep::Head)).to_string();
+        let mut data = self.about(&about, args.len() * 2);
+        data = data.raw("args", args.as_bytes()).raw("params", args.as_bytes());
         if !ready.notes.is_empty() {
-            data.insert("notes".into(), notes(scrub, &ready.notes));
+            data = data.value("notes", &notes(scrub, &ready.notes));
         }
-        let failed = self.emit("tool.call", Value::Object(data)).err().map(|error| error.to_string());
-        Record(Some(Open { events: self, began: Instant::now(), about, failed }))
+        // What changes something is on record before it begins. What only looks may be recorded in one go with its end,
+        // which is before anybody hears of it; one that takes a while is recorded when it begins to wait.
+        let only_looks = ready.slot.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
+        let recorded =
+            if only_looks { self.put_with_next("tool.call", data.done()) } else { self.put("tool.call", data.done()) };
+        let failed = recorded.err().map(|error| error.to_string());
+        Record(Some(Open { events: self, began: Instant::now(), about, denied: false, failed }))
+    }
+
+    /// What both events of a call begin with. About so many bytes will follow.
+    fn about(&self, about: &About, room: usize) -> Fields {
+        Fields::after(Vec::with_capacity(room + 512))
+            .text("agentId", &about.agent)
+            .text("callId", &about.call)
+            .text("tool", &about.tool)
+            .text("toolName", &about.tool)
+            .perhaps("taskId", self.0.as_ref().and_then(|stream| stream.head.task.as_deref()))
     }
 }
 
@@ -53,20 +68,29 @@ impl Record<'_> {
     /// The call was refused: by a rule, by the mode, or by whoever was asked. Its result says so.
     pub(crate) fn refused(&mut self) {
         if let Some(open) = &mut self.0 {
-            open.about.insert("denied".into(), true.into());
+            open.denied = true;
+        }
+    }
+
+    /// The call takes a while: that it began is recorded now.
+    pub(crate) fn waits(&mut self) {
+        if let Some(open) = &mut self.0
+            && let Err(error) = open.events.settle()
+        {
+            open.failed.get_or_insert_with(|| error.to_string());
         }
     }
 
     /// Records how the call ended. The reply has been scrubbed.
     pub(crate) fn close(mut self, scrub: &Scrub, reply: &mut Reply) {
         let Some(mut open) = self.0.take() else { return };
-        let result = match &reply.data {
-            Some(data) if reply.form == helve_contract::Form::Json => small(data, reply.keep),
-            _ => small(&Value::String(reply.text.clone()), reply.keep),
+        let mut result = match &reply.data {
+            Some(data) if reply.form == Form::Json => small(data, reply.keep),
+            _ => limits::short_text(&reply.text, BOUND, reply.keep).into(),
         };
-        let result = scrub.without_baits(result);
+        scrub.take_baits(&mut result);
         let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: notes(scrub, &reply.notes) };
-        let failed = open.end(ended);
+        let failed = open.end(&ended);
         if let Some(error) = open.failed.take().or(failed) {
             reply.notes.push(format!("the event could not be recorded: {error}"));
         }
@@ -77,7 +101,7 @@ impl Record<'_> {
 impl Drop for Record<'_> {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            open.end(Ended { result: "cancelled".into(), is_error: true, reply: None, notes: Value::Null });
+            open.end(&Ended { result: "cancelled".into(), is_error: true, reply: None, notes: Vec::new() });
         }
     }
 }
@@ -86,26 +110,34 @@ struct Ended<'a> {
     result: Value,
     is_error: bool,
     reply: Option<&'a Reply>,
-    notes: Value,
+    notes: Vec<Cow<'a, str>>,
 }
 
 impl Open<'_> {
     /// Says what went wrong with recording, if something did.
-    fn end(&self, ended: Ended<'_>) -> Option<String> {
-        let mut data = self.about.clone();
-        data.insert("result".into(), ended.result);
-        data.insert("isError".into(), ended.is_error.into());
-        data.insert("durationMs".into(), json!(self.began.elapsed().as_micros() as f64 / 1000.0));
-        data.insert("exit".into(), ended.reply.and_then(|it| it.exit).into());
-        data.insert("wall".into(), ended.reply.and_then(|it| it.wall.clone()).into());
-        data.insert("notes".into(), if ended.notes.is_null() { json!([]) } else { ended.notes });
-        data.insert("spill".into(), ended.reply.and_then(|it| it.spill.clone()).into());
-        self.events.emit("tool.result", Value::Object(data)).err().map(|error| error.to_string())
+    fn end(&self, ended: &Ended<'_>) -> Option<String> {
+        let length = ended.result.as_str().map_or(BOUND / 4, str::len);
+        let mut data = self.events.about(&self.about, length);
+        if self.denied {
+            data = data.value("denied", &true);
+        }
+        data = match &ended.result {
+            Value::String(text) => data.text("result", text),
+            other => data.value("result", other),
+        };
+        let data = data
+            .value("isError", &ended.is_error)
+            .value("durationMs", &(self.began.elapsed().as_micros() as f64 / 1000.0))
+            .value("exit", &ended.reply.and_then(|it| it.exit))
+            .value("wall", &ended.reply.and_then(|it| it.wall.as_ref()))
+            .value("notes", &ended.notes)
+            .value("spill", &ended.reply.and_then(|it| it.spill.as_ref()));
+        self.events.put("tool.result", data.done()).err().map(|error| error.to_string())
     }
 }
 
-fn notes(scrub: &Scrub, notes: &[String]) -> Value {
-    notes.iter().map(|note| Value::from(scrub.text(note))).collect()
+fn notes<'a>(scrub: &Scrub, notes: &'a [String]) -> Vec<Cow<'a, str>> {
+    notes.iter().map(|note| scrub.text(note)).collect()
 }
 
 fn small(value: &Value, keep: Keep) -> Value {

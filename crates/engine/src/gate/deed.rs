@@ -129,12 +129,17 @@ impl<'a> Deed<'a> {
         })
     }
 
-    /// Whether the tool only looks. A tier can make a tool graver than its effects say, never lighter.
+    /// Whether the tool only looks.
     pub(super) fn only_looks(&self) -> bool {
-        let grave = [Effects::WRITES, Effects::NETWORK, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS];
-        let raised = self.spec.tier.is_some_and(|tier| tier > Tier::ReadOnly);
-        !raised && !grave.iter().any(|effect| self.spec.effects.has(*effect))
+        only_looks(self.spec)
     }
+}
+
+/// Whether a tool only looks. A tier can make a tool graver than its effects say, never lighter.
+pub(super) fn only_looks(spec: &Spec) -> bool {
+    let grave = [Effects::WRITES, Effects::NETWORK, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS];
+    let raised = spec.tier.is_some_and(|tier| tier > Tier::ReadOnly);
+    !raised && !grave.iter().any(|effect| spec.effects.has(*effect))
 }
 
 /// The command line that a call runs, and the paths beneath a root that it names.

@@ -225,6 +225,10 @@ impl Gate {
 
     /// Lets a call pass, or says why not and what to do.
     pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+        // Looking passes in every mode, unless there is a rule that might be about it.
+        if self.deny.is_empty() && self.ask.is_empty() && deed::only_looks(spec) {
+            return Ok(());
+        }
         let mut deed = Deed::of(spec, args, call);
         self.read(&mut deed)?;
         match self.verdict(&deed)? {

@@ -101,12 +101,11 @@ impl Scrub {
         value
     }
 
-    /// A scrubbed value as it is recorded: a model sees baits, a record does not keep them.
-    pub(crate) fn without_baits(&self, mut value: Value) -> Value {
+    /// Takes baits out of a scrubbed value before it is recorded: a model sees them, a record does not keep them.
+    pub(crate) fn take_baits(&self, value: &mut Value) {
         if !self.canaries.is_empty() {
-            replace_in(&mut value, &self.canaries);
+            replace_in(value, &self.canaries);
         }
-        value
     }
 
     /// The text without secrets; the same text if there are none.

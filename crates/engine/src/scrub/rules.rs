@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::LazyLock};
 
+use aho_corasick::{AhoCorasick, Input, MatchKind};
 use regex::Regex;
 
 use super::{REDACTED, value};
@@ -9,15 +10,80 @@ use super::{REDACTED, value};
 /// How far behind a word its value is looked for.
 const NEAR: usize = 700;
 
-/// Everything that a secret can begin with or stand behind.
-static ANCHOR: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"(?i-u:bearer\s|basic\s|passw(?:or)?d|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|(?:private|access|account|auth)[_-]?key)",
-        r"|sk-|[sr]k_(?:live|test)_|gh[pousr]_|github_pat_|AKIA|ASIA|xox[abeoprs]-|xapp-|AIza|ya29\.|glpat-|npm_|hf_|pypi-|dop_v1_",
-        r"|SG\.|eyJ|://|-----BEGIN |AGE-SECRET-KEY-1|sbp_|shpat_|dckr_pat_|tvly-|lin_api_|gsk_",
-    ))
-    .ok()
+/// Everything that a secret can begin with or stand behind. A reply is read by this from its beginning to its end, so it
+/// is a search for words and not an expression.
+static ANCHORS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let all = words().into_iter().chain(SPELT.map(str::to_owned));
+    AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::LeftmostFirst).build(all).ok()
 });
+
+/// Beginnings of keys and the like, as they are spelt.
+const SPELT: [&str; 39] = [
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "AKIA",
+    "ASIA",
+    "xoxa-",
+    "xoxb-",
+    "xoxe-",
+    "xoxo-",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "xapp-",
+    "AIza",
+    "ya29.",
+    "glpat-",
+    "npm_",
+    "hf_",
+    "pypi-",
+    "dop_v1_",
+    "SG.",
+    "eyJ",
+    "://",
+    "-----BEGIN ",
+    "AGE-SECRET-KEY-1",
+    "sbp_",
+    "shpat_",
+    "dckr_pat_",
+    "tvly-",
+    "lin_api_",
+    "gsk_",
+];
+
+/// Words that a secret stands behind, in letters of any size, the longer before the shorter.
+fn words() -> Vec<String> {
+    let joined = |first: &str, last: &str| ["", "_", "-"].map(|sign| format!("{first}{sign}{last}"));
+    let schemes = ["bearer", "basic"]
+        .iter()
+        .flat_map(|it| [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'].map(|end| format!("{it}{end}")));
+    let access = joined("secret", "access").into_iter().flat_map(|it| joined(&it, "key"));
+    let keys = ["secret", "api", "private", "access", "account", "auth"].into_iter().flat_map(|it| joined(it, "key"));
+    let plain = ["password", "passwd", "passphrase", "pwd", "secret", "token"].map(str::to_owned);
+    schemes.chain(access).chain(keys).chain(plain).collect()
+}
+
+/// The next anchor from a place on.
+fn anchor_at(anchors: &AhoCorasick, text: &str, mut from: usize) -> Option<Range<usize>> {
+    let spelt_from = anchors.patterns_len() - SPELT.len();
+    loop {
+        let found = anchors.find(Input::new(text).range(from..))?;
+        let spelt = found.pattern().as_usize().checked_sub(spelt_from).and_then(|at| SPELT.get(at));
+        if spelt.is_none_or(|it| text[found.range()] == **it) {
+            return Some(found.range());
+        }
+        from = text.ceil_char_boundary(found.start() + 1);
+    }
+}
 
 /// Keys whose shape alone gives them away.
 static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -54,16 +120,17 @@ static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The text with every secret replaced; nothing if there is none.
 pub(super) fn scrubbed(text: &str) -> Option<String> {
-    let anchor = ANCHOR.as_ref()?;
+    let anchors = ANCHORS.as_ref()?;
     let (mut clean, mut copied, mut from) = (String::new(), 0, 0);
-    while let Some(found) = anchor.find_at(text, from) {
-        match secret_at(text, found.range()) {
+    while let Some(found) = anchor_at(anchors, text, from) {
+        let end = found.end;
+        match secret_at(text, found) {
             Some(secret) => {
                 clean.push_str(&text[copied..secret.start]);
                 clean.push_str(REDACTED);
                 (copied, from) = (secret.end, secret.end);
             }
-            None => from = found.end(),
+            None => from = end,
         }
     }
     (copied > 0).then(|| {
@@ -118,6 +185,9 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
         return None;
     }
     let behind = &text[word.end..text.floor_char_boundary(word.end + NEAR)];
+    if !may_give(behind, text, word) {
+        return None;
+    }
     let found = GIVEN.as_ref()?.captures(behind)?;
     let sign = found.get(1)?.as_str();
     let name = name_before(text, word);
@@ -140,6 +210,19 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
         next: behind[secret.end()..].chars().next(),
     };
     given.is_secret().then(|| shifted(secret.range(), word.end))
+}
+
+/// Whether a value may follow: a sign, a quote or a bracket does, or a blank that is no mere gap between words. Most
+/// words such as `token` are just words, and are told apart here.
+fn may_give(behind: &str, text: &str, word: &Range<usize>) -> bool {
+    match behind.as_bytes() {
+        [b' ' | b'\t', ..] => {
+            let next = behind.trim_start_matches([' ', '\t']);
+            next.starts_with(['=', ':']) || next.starts_with("is") || name_before(text, word).starts_with("--")
+        }
+        [b'=' | b':' | b'"' | b'\'' | b'\\' | b']', ..] => true,
+        _ => false,
+    }
 }
 
 /// The whole name that a word such as `token` ends: `DB_ACCESS_TOKEN`.

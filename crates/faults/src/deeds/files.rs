@@ -48,7 +48,7 @@ impl Deed for Files {
             Outcome::Acknowledged => self.now = self.next.take(),
             // Refused after the rename: the new text may stand. It is read again, as a model would.
             Outcome::Refused(_) => self.look(hand.call("read", json!({ "path": NAME, "limit": 1 }))?),
-            Outcome::Gone => {}
+            Outcome::Gone | Outcome::Nothing => {}
         }
         Ok(outcome)
     }

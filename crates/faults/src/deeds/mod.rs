@@ -1,15 +1,22 @@
 //! Work that keeps data, with a ledger of what was acknowledged.
 
+mod artifacts;
+mod branches;
 mod events;
 mod files;
 mod notes;
 mod patches;
 mod plans;
 mod spills;
+mod talks;
 
 use rusqlite::{Connection, OpenFlags};
 
-pub use self::{events::wrong_events, files::Files, notes::Notes, patches::Patches, plans::Plans, spills::Spills};
+pub(crate) use self::artifacts::{Orders, PLAN};
+pub use self::{
+    artifacts::Artifacts, branches::Branches, events::wrong_events, files::Files, notes::Notes, patches::Patches,
+    plans::Plans, spills::Spills, talks::Talks,
+};
 use crate::{Answer, Desk, Dice, Hand, Wrong};
 
 /// What came of one step.
@@ -21,6 +28,8 @@ pub enum Outcome {
     Refused(String),
     /// Nobody answered.
     Gone,
+    /// There is nothing left to do.
+    Nothing,
 }
 
 /// Work that can be looked after.
@@ -29,6 +38,14 @@ pub trait Deed {
     fn name(&self) -> &'static str;
     /// Whose words it uses.
     fn dialect(&self) -> &'static str;
+    /// The words that start its process: calls by hand, unless it says otherwise.
+    fn words(&self) -> Vec<String> {
+        ["batch", "--dialect", self.dialect()].map(str::to_owned).into()
+    }
+    /// What must be there before its process starts.
+    fn begin(&mut self, _: &Desk) -> anyhow::Result<()> {
+        Ok(())
+    }
     /// Does one step, and writes down what must be there from now on.
     fn act(&mut self, hand: &mut Hand, dice: &mut Dice) -> anyhow::Result<Outcome>;
     /// Looks at what is there, tells what is wrong, and takes it as the state to go on from.

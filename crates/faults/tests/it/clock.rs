@@ -4,7 +4,7 @@ use std::{
     io::Write,
     process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use helve_faults::{Desk, Model, SKIPPED};
@@ -20,21 +20,41 @@ fn faketime() -> Option<String> {
     said.lines().find(|line| line.starts_with("LD_PRELOAD=")).map(str::to_owned)
 }
 
-/// Drives the schedules with a clock that is so far off, until so many runs have ended in all, and a little longer.
-fn drive(desk: &Desk, store: &Connection, library: &str, off: &str, ended: i64) {
-    let wrap = ["env".to_owned(), library.to_owned(), format!("FAKETIME={off}"), "DONT_FAKE_MONOTONIC=1".to_owned()];
+/// An hour, as the store counts time.
+const HOUR: i64 = 3_600_000_000;
+
+/// Drives the schedules with a clock that is so many hours off, until so many runs of the first one have ended in all, and
+/// the driver has looked twice more since.
+fn drive(desk: &Desk, store: &Connection, library: &str, hours: i64, ended: i64) {
+    let off = format!("FAKETIME={hours:+}h");
+    let wrap = ["env".to_owned(), library.to_owned(), off.clone(), "DONT_FAKE_MONOTONIC=1".to_owned()];
     let mut command = desk.command(&wrap, &["schedule", "drive"]);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
-    let count = || -> i64 {
-        store.query_row("SELECT count(*) FROM schedule_runs WHERE status = 'success'", [], |row| row.get(0)).unwrap()
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64 + hours * HOUR;
+    let witness = |at: i64| store.execute("UPDATE schedules SET next = ?1 WHERE goal = 'witness'", [at]).unwrap();
+    let count = |goal: &str| -> i64 {
+        let sql = "SELECT count(*) FROM schedule_runs JOIN schedules ON schedules.id = schedule \
+                   WHERE goal = ?1 AND schedule_runs.status = 'success'";
+        store.query_row(sql, [goal], |row| row.get(0)).unwrap()
     };
-    while count() < ended && Instant::now() < until {
-        thread::sleep(Duration::from_millis(50));
+    let wait = |what: &str, done: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(Instant::now() < until, "{what}, {off}: {:?}", runs(store));
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    witness(now() + 100_000 * HOUR);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait("a run does not come", &|| count("look") >= ended);
+    // Whatever storms does so in the looks in which the witness is seen.
+    for _ in 0..2 {
+        let before = count("witness");
+        witness(now() - 1_000_000);
+        wait("the driver does not look", &|| count("witness") > before);
     }
-    // Whatever storms does so at once.
-    thread::sleep(Duration::from_secs(2));
-    assert_eq!(count(), ended, "with a clock at {off}: {:?}", runs(store));
+    assert_eq!(count("look"), ended, "{off}: {:?}", runs(store));
+    let open = "SELECT count(*) FROM schedule_runs WHERE status <> 'success'";
+    assert_eq!(store.query_row(open, [], |row| row.get::<_, i64>(0)), Ok(0), "{off}: {:?}", runs(store));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     child.wait().unwrap();
 }
@@ -56,21 +76,23 @@ fn a_clock_that_jumps_makes_nothing_run_twice_and_nothing_stall() {
     };
     let model = Model::of(Script::new([]).then("Done.")).unwrap();
     let desk = model.at(Desk::new().unwrap());
-    let args = json!({ "goal": "look", "cadence_type": "interval", "cadence_value": "3600" }).to_string();
-    assert_eq!(desk.run(&["call", "schedule_create", &args]).unwrap().code, 0);
+    for goal in ["look", "witness"] {
+        let args = json!({ "goal": goal, "cadence_type": "interval", "cadence_value": "3600" }).to_string();
+        assert_eq!(desk.run(&["call", "schedule_create", &args]).unwrap().code, 0);
+    }
     let store = Connection::open(desk.store()).unwrap();
     store.busy_timeout(Duration::from_secs(20)).unwrap();
-    let drive = |store: &Connection, off: &str, ended: i64| drive(&desk, store, &library, off, ended);
-    drive(&store, "+0", 0);
+    let drive = |hours: i64, ended: i64| drive(&desk, &store, &library, hours, ended);
+    drive(0, 0);
     // Ten hours ahead: ten were missed, and are made up for once.
-    drive(&store, "+10h", 1);
-    drive(&store, "+10h", 1);
+    drive(10, 1);
+    drive(10, 1);
     // Back a year: what has run does not run again.
-    drive(&store, "-365d", 1);
+    drive(-365 * 24, 1);
     // Put right again: a year was missed, and is made up for once; and nothing has stalled.
-    drive(&store, "+0", 2);
-    drive(&store, "+0", 2);
-    drive(&store, "+12h", 3);
+    drive(0, 2);
+    drive(0, 2);
+    drive(12, 3);
 }
 
 /// Zones, each with three days on which its clocks change.

@@ -7,7 +7,8 @@ use std::{
 };
 
 use helve_faults::{
-    Deed, Desk, Dice, Fault, Files, Hand, Model, Notes, Patches, Plans, Spills, Tally, number, one_round, seed,
+    Branches, Deed, Desk, Dice, Fault, Files, Hand, Model, Notes, Patches, Plans, Spills, Talks, Tally, number,
+    one_round, seed,
 };
 use helve_script::{Script, Step};
 use rusqlite::Connection;
@@ -15,13 +16,17 @@ use serde_json::json;
 
 /// So many kills of a process that does this, over one desk.
 fn killed_at(deed: &mut dyn Deed, usual: u64) {
-    let (mut dice, mut tally, desk) = (Dice::new(seed()), Tally::default(), Desk::new().unwrap());
+    killed_on(&Desk::new().unwrap(), deed, usual);
+}
+
+fn killed_on(desk: &Desk, deed: &mut dyn Deed, usual: u64) {
+    let (mut dice, mut tally) = (Dice::new(seed()), Tally::default());
     for _ in 0..number("HELVE_KILLS", usual) {
         let fault = match dice.roll(5) {
             0 => Fault::KilledAtStart(Duration::from_millis(dice.roll(150))),
             _ => Fault::Killed(Duration::from_micros(dice.roll(60_000))),
         };
-        one_round(&desk, deed, &fault, None, &mut dice, &mut tally).unwrap();
+        one_round(desk, deed, &fault, None, &mut dice, &mut tally).unwrap();
     }
     eprintln!("{tally}");
     assert_eq!(tally.wrong, []);
@@ -48,16 +53,43 @@ fn schedules_stay_made_and_stay_deleted() {
     killed_at(&mut Plans::default(), 8);
 }
 
-#[test]
-fn an_output_that_was_named_is_whole() {
+/// Whether commands run here; it is said where they do not.
+fn runs_commands() -> bool {
     let desk = Desk::new().unwrap();
     let mut hand = Hand::start(&desk, &[], "claude").unwrap();
-    let tried = hand.call("Bash", json!({ "command": "true" })).unwrap();
-    if tried.is_none_or(|it| it.is_error) {
-        eprintln!("{}: no sandbox here, so no command has an output", helve_faults::SKIPPED);
-        return;
+    let tried = hand.call("Bash", json!({ "command": "git --version" })).unwrap();
+    let runs = tried.is_some_and(|it| !it.is_error);
+    if !runs {
+        eprintln!("{}: NO SANDBOX HERE, OR NO GIT, SO NO COMMAND RUNS", helve_faults::SKIPPED);
     }
-    killed_at(&mut Spills::default(), 4);
+    runs
+}
+
+#[test]
+fn an_output_that_was_named_is_whole() {
+    if runs_commands() {
+        killed_at(&mut Spills::default(), 4);
+    }
+}
+
+#[test]
+fn a_merge_that_was_told_is_there_and_no_branch_is_lost() {
+    if runs_commands() {
+        killed_at(&mut Branches::default(), 3);
+    }
+}
+
+#[test]
+fn a_turn_that_was_told_is_kept() {
+    let (model, _) = Model::of_all_work().unwrap();
+    killed_on(&model.at(Desk::new().unwrap()), &mut Talks::default(), 5);
+    assert_eq!(model.heard().unwrap().1, Vec::<String>::new(), "every history was one that a strict provider takes");
+}
+
+#[test]
+fn an_artifact_is_the_old_one_or_the_new_one() {
+    let (model, mut artifacts) = Model::of_all_work().unwrap();
+    killed_on(&model.at(Desk::new().unwrap()), &mut artifacts, 4);
 }
 
 #[test]

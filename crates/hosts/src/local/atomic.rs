@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     ffi::OsStr,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -107,23 +107,23 @@ impl<'a> Draft<'a> {
     /// Writes the content and puts it on disk, with the mode, owner and attributes of another file if there is one.
     pub(super) fn write(folder: &'a Folder, bytes: &[u8], like: Option<&Like>) -> Result<Self, Errno> {
         sweep(folder);
-        let draft = Self::begin(folder)?;
+        // What it must not be read by before its owner and mode are set, nobody reads.
+        let draft = Self::begin(folder, if like.is_some() { 0o600 } else { 0o666 })?;
         let fd = &draft.file;
         fill(fd, bytes)?;
-        match like {
-            Some(like) => like.give(fd)?,
-            None => set_mode(fd, 0o666 & !umask())?,
+        if let Some(like) = like {
+            like.give(fd)?;
         }
         rustix::fs::fsync(fd)?;
         Ok(draft)
     }
 
-    /// An empty file that is locked and has a name.
-    fn begin(folder: &'a Folder) -> Result<Self, Errno> {
+    /// An empty file that is locked and has a name, with the bits of this mode that new files get.
+    fn begin(folder: &'a Folder, mode: u32) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = temporary()?;
-            let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(0o600))?;
+            let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(mode))?;
             let draft = Self { folder, name, file, live: true };
             // A disk without locks goes by age instead.
             _ = flock(&draft.file, FlockOperation::LockExclusive);
@@ -246,19 +246,6 @@ fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
         }
     }
     Ok(())
-}
-
-/// The mode bits that new files of this process do not get. Asking by `umask` would change it for other threads.
-fn umask() -> u32 {
-    static UMASK: OnceLock<u32> = OnceLock::new();
-    *UMASK.get_or_init(|| {
-        std::fs::read_to_string("/proc/self/status")
-            .ok()
-            .and_then(|status| {
-                u32::from_str_radix(status.lines().find_map(|it| it.strip_prefix("Umask:"))?.trim(), 8).ok()
-            })
-            .unwrap_or(0o022)
-    })
 }
 
 /// Removes what a killed process of ours left in a folder, the first time this process writes there. What is in use is

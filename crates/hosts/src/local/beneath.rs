@@ -111,8 +111,15 @@ impl Drop for Made {
 
 /// Puts a folder's names on disk.
 pub(super) fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    let open = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    match rustix::fs::fsync(open) {
+    let synced = match rustix::fs::fsync(folder) {
+        // A handle that only names the folder.
+        Err(Errno::BADF) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat(folder, ".", flags, Mode::empty()).and_then(rustix::fs::fsync)
+        }
+        synced => synced,
+    };
+    match synced {
         // Some disks cannot sync folders, and need not.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         result => result,

@@ -1,6 +1,9 @@
 //! Looking at files: what they are, what is in them, what is in a folder.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    ffi::{CStr, CString},
+    time::{Duration, SystemTime},
+};
 
 use helve_contract::{
     Error, FileFault, Result, SafePath,
@@ -79,43 +82,73 @@ impl Reader {
 /// The entries of a folder, sorted by name.
 pub(super) fn list(beneath: &Beneath, path: &SafePath) -> Result<Vec<Item>> {
     let failed = |errno: Errno| Trouble::from(errno).about(path);
+    let (folder, names) = entries(beneath, path)?;
+    let mut items = Vec::with_capacity(names.len());
+    for (name, _) in names {
+        items.extend(item(&folder, &name).map_err(failed)?);
+    }
+    Ok(items)
+}
+
+/// The same with names and kinds alone: the folder itself tells them, so that no entry is looked at.
+pub(super) fn names(beneath: &Beneath, path: &SafePath) -> Result<Vec<Item>> {
+    let failed = |errno: Errno| Trouble::from(errno).about(path);
+    let (folder, names) = entries(beneath, path)?;
+    let mut items = Vec::with_capacity(names.len());
+    for (name, file_type) in names {
+        match file_type {
+            // Some disks do not tell.
+            FileType::Unknown => items.extend(item(&folder, &name).map_err(failed)?),
+            known => items.push(Item {
+                name: visible(name.to_bytes()),
+                kind: kind_of(known),
+                size: 0,
+                modified: None,
+                target: None,
+            }),
+        }
+    }
+    Ok(items)
+}
+
+/// A folder, and what it tells of its entries, sorted by name.
+fn entries(beneath: &Beneath, path: &SafePath) -> Result<(OwnedFd, Vec<(CString, FileType)>)> {
+    let failed = |errno: Errno| Trouble::from(errno).about(path);
     let folder = beneath.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?.fd;
     let mut names = Vec::new();
     for entry in Dir::read_from(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") && !is_temporary(name) {
-            names.push(entry.file_name().to_owned());
+            names.push((entry.file_name().to_owned(), entry.file_type()));
         }
     }
-    names.sort_unstable();
+    names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok((folder, names))
+}
 
-    let mut items = Vec::with_capacity(names.len());
-    for name in names {
-        let stat = match statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            // It is gone since the folder was read.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(failed(errno)),
-        };
-        let kind = kind(&stat);
-        let target = match kind {
-            Kind::Link => readlinkat(folder.as_fd(), &name, Vec::new()).ok().map(|target| visible(target.to_bytes())),
-            _ => None,
-        };
-        items.push(Item {
-            name: visible(name.to_bytes()),
-            kind,
-            size: stat.st_size as u64,
-            modified: modified(&stat),
-            target,
-        });
-    }
-    Ok(items)
+/// An entry as it is now; nothing, if it is gone since the folder was read.
+fn item(folder: &OwnedFd, name: &CStr) -> Result<Option<Item>, Errno> {
+    let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let kind = kind(&stat);
+    let target = match kind {
+        Kind::Link => readlinkat(folder.as_fd(), name, Vec::new()).ok().map(|target| visible(target.to_bytes())),
+        _ => None,
+    };
+    let (size, modified) = (stat.st_size as u64, modified(&stat));
+    Ok(Some(Item { name: visible(name.to_bytes()), kind, size, modified, target }))
 }
 
 pub(super) fn kind(stat: &rustix::fs::Stat) -> Kind {
-    match FileType::from_raw_mode(stat.st_mode) {
+    kind_of(FileType::from_raw_mode(stat.st_mode))
+}
+
+fn kind_of(file_type: FileType) -> Kind {
+    match file_type {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Folder,
         FileType::Symlink => Kind::Link,

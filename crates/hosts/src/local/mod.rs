@@ -16,7 +16,7 @@ mod write;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use helve_contract::{
-    Error, Result, SafePath, async_trait,
+    Error, Result, SafePath, async_trait, is_patient,
     ports::{
         Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Process, Span, Stat,
         Written,
@@ -28,6 +28,8 @@ use journal::Journal;
 
 /// Reads up to this size are done at once; larger ones, and all changes, on a thread that may wait.
 const SMALL: u64 = 1 << 20;
+/// So many files are changed together without calling it much.
+const FEW: usize = 8;
 
 /// Starts programs for a [`Local`] host.
 #[async_trait]
@@ -79,6 +81,11 @@ impl Local {
         Self { patience, ..self }
     }
 
+    /// Does a small change: here, if whoever looks after the call can wait for it, else aside.
+    async fn soon<T: Send + 'static>(&self, work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static) -> Result<T> {
+        if is_patient() { work(&self.beneath) } else { self.aside(work).await }
+    }
+
     /// Does work that may wait for a disk without holding up other calls.
     async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Beneath) -> Result<T> + Send + 'static) -> Result<T> {
         let beneath = self.beneath.clone();
@@ -119,22 +126,29 @@ impl Host for Local {
 
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
         let (path, bytes) = (path.clone(), bytes.to_vec());
-        self.aside(move |beneath| write::write(beneath, &path, &bytes, expect)).await
+        self.soon(move |beneath| write::write(beneath, &path, &bytes, expect)).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<()> {
         let journal = self.journal.clone();
-        self.aside(move |beneath| change::change(beneath, journal.as_ref(), &changes)).await
+        let few = changes.len() <= FEW;
+        let work = move |beneath: &Beneath| change::change(beneath, journal.as_ref(), &changes);
+        if few { self.soon(work).await } else { self.aside(work).await }
     }
 
     async fn remove(&self, path: &SafePath) -> Result<Kind> {
         let path = path.clone();
-        self.aside(move |beneath| remove::remove(beneath, &path)).await
+        self.soon(move |beneath| remove::remove(beneath, &path)).await
     }
 
     async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
         let path = path.clone();
-        self.aside(move |beneath| files::list(beneath, &path)).await
+        self.soon(move |beneath| files::list(beneath, &path)).await
+    }
+
+    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
+        let path = path.clone();
+        self.soon(move |beneath| files::names(beneath, &path)).await
     }
 
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {

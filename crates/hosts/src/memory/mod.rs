@@ -12,6 +12,7 @@ mod place;
 mod search;
 mod shell;
 mod snapshot;
+mod threads;
 mod walk;
 
 use std::{path::Path, sync::Arc};

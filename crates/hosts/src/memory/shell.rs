@@ -4,13 +4,13 @@
 //! its limits; one that does not end when told to is left behind, and keeps its place among the few that may run.
 
 use std::{
+    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -20,11 +20,14 @@ use helve_contract::{
     ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal},
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{OwnedSemaphorePermit, oneshot},
     time::timeout,
 };
 
-use super::{HOME, Memory, braces};
+use super::{
+    HOME, Memory, braces,
+    threads::{self, STACK},
+};
 
 /// How long a script may run when nobody ends it before.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -39,8 +42,8 @@ const OUTPUT: usize = 16 << 20;
 const HELD: usize = 64 << 20;
 /// Variables that every bash has from its start.
 const PRELUDE: &str = "IFS=$' \\t\\n' OPTERR=1 COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'";
-/// The stack of a script's thread. Pages are taken when they are used.
-const STACK: usize = 256 << 20;
+/// Output that is handed on at once.
+const PIECE: usize = 64 << 10;
 
 /// A script to run.
 #[derive(Clone, Debug)]
@@ -75,23 +78,21 @@ pub struct Ended {
     pub code: i32,
 }
 
+impl Ended {
+    /// Its thread is gone.
+    fn broken() -> Self {
+        Self { code: 134, ..Self::default() }
+    }
+}
+
 /// Runs a script to its end.
 pub(super) async fn run(memory: &Memory, script: Script) -> Result<Ended> {
     let limit = script.limit;
     let mut running = start(memory, script).await?;
-    let mut ended = Ended::default();
-    loop {
-        // The script keeps to its limit by itself; this is for one that hangs where it cannot look at the clock.
-        let Ok(noticed) = timeout(limit + GRACE, running.next()).await else {
-            running.stop.store(true, Ordering::Relaxed);
-            ended.stderr.extend(late(limit).into_bytes());
-            return Ok(Ended { code: 124, ..ended });
-        };
-        match noticed {
-            Noticed::Stdout(bytes) => ended.stdout.extend(bytes),
-            Noticed::Stderr(bytes) => ended.stderr.extend(bytes),
-            Noticed::Exit(exit) => return Ok(Ended { code: exit.code, ..ended }),
-        }
+    // The script keeps to its limit by itself; this is for one that hangs where it cannot look at the clock.
+    match timeout(limit + GRACE, &mut running.ended).await {
+        Ok(ended) => Ok(ended.unwrap_or_else(|_| Ended::broken())),
+        Err(_) => Ok(Ended { stderr: late(limit).into_bytes(), code: 124, ..Ended::default() }),
     }
 }
 
@@ -99,7 +100,7 @@ fn late(limit: Duration) -> String {
     format!("bash: ended after {} s, which is the most a script may take\n", limit.as_secs_f32())
 }
 
-/// Starts a script on a thread of its own.
+/// Starts a script on a thread of its own: one that waits for the next script, or a new one.
 pub(super) async fn start(memory: &Memory, script: Script) -> Result<Running> {
     let place = memory.scripts.clone().try_acquire_owned().map_err(|_| {
         Error::failed("too many scripts are running in memory at once; wait until one of them has ended")
@@ -108,45 +109,38 @@ pub(super) async fn start(memory: &Memory, script: Script) -> Result<Running> {
     if !meta.is_ok_and(|it| it.file_type.is_dir()) {
         return Err(Error::failed(format!("{}: there is no such folder in memory to start in", script.dir.display())));
     }
-    let (said, notices) = mpsc::channel(4);
+    let (said, ended) = oneshot::channel();
     let stop = Arc::new(AtomicBool::new(false));
     let job = Job { memory: memory.clone(), script, said, stop: stop.clone(), _place: place };
-    thread::Builder::new()
-        .name("memory-shell".into())
-        .stack_size(STACK)
-        .spawn(move || job.work())
-        .map_err(|error| Error::Internal(anyhow::Error::new(error).context("no thread for a script")))?;
-    Ok(Running { notices, stop, exit: None })
+    threads::work(job).map_err(|error| Error::Internal(anyhow::Error::new(error).context("no thread for a script")))?;
+    Ok(Running { ended, stop, left: VecDeque::new(), exit: None })
 }
 
 /// What the thread of a script has.
-struct Job {
+pub(super) struct Job {
     memory: Memory,
     script: Script,
-    said: mpsc::Sender<Noticed>,
+    said: oneshot::Sender<Ended>,
     stop: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Job {
-    fn work(self) {
-        let written = Arc::new(Mutex::new(Ended::default()));
-        let ended = catch_unwind(AssertUnwindSafe(|| self.interpret(&written))).unwrap_or_else(|_| {
+    /// Runs the script to its end, and tells whoever waits for that; `ready` is called right before.
+    pub(super) fn work(self, ready: impl FnOnce()) {
+        let (written, mut shell) = (Arc::new(Mutex::new(Ended::default())), None);
+        let ended = catch_unwind(AssertUnwindSafe(|| self.interpret(&written, &mut shell))).unwrap_or_else(|_| {
             let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
             ended.stderr.extend(b"bash: the shell in memory broke down at this script; write it another way\n");
             Ended { code: 134, ..ended }
         });
-        // Nobody listens any more when the call was given up.
-        for piece in ended.stdout.chunks(64 << 10) {
-            _ = self.said.blocking_send(Noticed::Stdout(piece.to_vec()));
-        }
-        for piece in ended.stderr.chunks(64 << 10) {
-            _ = self.said.blocking_send(Noticed::Stderr(piece.to_vec()));
-        }
-        _ = self.said.blocking_send(Noticed::Exit(exit(ended.code)));
+        ready();
+        // Nobody listens any more when the call was given up, and nobody waits until the shell is taken apart.
+        _ = self.said.send(ended);
+        drop(shell);
     }
 
-    fn interpret(&self, written: &Arc<Mutex<Ended>>) -> Ended {
+    fn interpret(&self, written: &Arc<Mutex<Ended>>, shell: &mut Option<Bash>) -> Ended {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().thread_stack_size(STACK).build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
@@ -154,7 +148,7 @@ impl Job {
                 return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() };
             }
         };
-        let mut bash = self.bash();
+        let bash = shell.insert(self.bash());
         let script = braces::spelt(&self.script.text);
         let mut options = ExecOptions::new();
         if let Input::Bytes(bytes) = &self.script.input {
@@ -272,8 +266,10 @@ fn exit(code: i32) -> Exit {
 
 /// A script that runs. Dropping it ends it.
 pub(super) struct Running {
-    notices: mpsc::Receiver<Noticed>,
+    ended: oneshot::Receiver<Ended>,
     stop: Arc<AtomicBool>,
+    /// What it wrote, once it has ended, as far as nobody took it.
+    left: VecDeque<Noticed>,
     exit: Option<Exit>,
 }
 
@@ -286,14 +282,14 @@ impl Drop for Running {
 #[async_trait]
 impl Process for Running {
     async fn next(&mut self) -> Noticed {
-        if let Some(exit) = &self.exit {
-            return Noticed::Exit(exit.clone());
+        if self.exit.is_none() {
+            let ended = (&mut self.ended).await.unwrap_or_else(|_| Ended::broken());
+            self.left.extend(ended.stdout.chunks(PIECE).map(|piece| Noticed::Stdout(piece.to_vec())));
+            self.left.extend(ended.stderr.chunks(PIECE).map(|piece| Noticed::Stderr(piece.to_vec())));
+            self.exit = Some(exit(ended.code));
         }
-        let noticed = self.notices.recv().await.unwrap_or_else(|| Noticed::Exit(exit(134)));
-        if let Noticed::Exit(exit) = &noticed {
-            self.exit = Some(exit.clone());
-        }
-        noticed
+        let gone = || Noticed::Exit(self.exit.clone().unwrap_or_else(|| exit(134)));
+        self.left.pop_front().unwrap_or_else(gone)
     }
 
     async fn write(&mut self, _: &[u8]) -> Result<()> {

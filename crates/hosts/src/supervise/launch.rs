@@ -1,7 +1,4 @@
-//! Starting the stage. One thread of the engine is the parent of all of them, for as long as the engine lives.
-//!
-//! The kernel ties a child's fate to the *thread* that made it, and threads of a pool come and go; so there is one that
-//! stays. It also buries the dead, and lets go of what was kept for them.
+//! Starting a command: a stage is started or was at hand, the plan is sent to it, and it says when the command runs.
 
 use std::{
     any::Any,
@@ -11,12 +8,11 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        unix::net::UnixStream,
     },
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
-    thread,
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
@@ -25,20 +21,18 @@ use helve_contract::{
     ports::{Input, Level, Terminal},
 };
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
-    process::{Pid, PidfdFlags, pidfd_open},
 };
 use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
 
 use super::{
     Cgroup,
-    cgroup::{Nursery, Shares},
-    own::stage_edition,
-    plan::{FAILED, HELLO, MARKER, Plan, STARTED, Stdin},
+    cgroup::Shares,
+    plan::{FAILED, HELLO, Plan, STARTED, Stdin, Tree},
     process::Running,
     terminal,
+    warden::{Born, End, Job, Kind, Warden, wire},
 };
 use crate::sandbox::Witness;
 
@@ -76,6 +70,35 @@ pub(crate) struct Launch {
     pub(crate) keep: Keep,
 }
 
+/// Where a command's stage comes from. Its kind is known where one like it can be kept at hand.
+enum Stage {
+    /// It is to be started.
+    New(Command, Option<Kind>),
+    /// It was started before.
+    AtHand(Born, Kind),
+}
+
+impl Launch {
+    /// What the command may have, where it is to be held to that.
+    fn shares(&self) -> Option<Shares> {
+        let limits = &self.plan.limits;
+        (self.level >= Level::Rules).then_some(Shares { processes: limits.processes, memory: limits.memory_of_all })
+    }
+
+    /// A stage for it, and the ways there. Outer walls are built around one command; without them any stage will do.
+    fn stage(&self, warden: &Warden) -> io::Result<(Wires, Stage)> {
+        let kind =
+            (self.plan.tree == Tree::Walk).then(|| Kind { program: self.program.clone(), shares: self.shares() });
+        if let Some(kind) = &kind
+            && let Some(spare) = warden.spare(kind)
+        {
+            return Ok((spare.wires, Stage::AtHand(spare.born, kind.clone())));
+        }
+        let (wires, command) = wire(&self.program, &self.args)?;
+        Ok((wires, Stage::New(command, kind)))
+    }
+}
+
 /// The engine's ends of everything that leads to a stage.
 pub(super) struct Wires {
     pub(super) control: UnixStream,
@@ -91,27 +114,31 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
         (Input::Bytes(bytes), Some(_)) => Some(std::mem::take(bytes)),
         _ => None,
     };
-    let (wires, command, mut files) = wire(&mut launch).map_err(cannot_start)?;
+    let warden = Warden::get().map_err(cannot_start)?;
+    let (mut wires, stage) = launch.stage(warden).map_err(cannot_start)?;
+    let mut files = pack(&mut launch, &mut wires).map_err(cannot_start)?;
     if launch.cgroup.is_none() {
         // Nothing is to be done between the stage's first word and the plan, so that nobody need wait for the word.
         send(&wires.control, &files).map_err(cannot_start)?;
         files.clear();
     }
-    let (started, pid) = oneshot::channel();
     let (gone, ended) = oneshot::channel();
     let mut keep = std::mem::take(&mut launch.keep);
     keep.extend(launch.cgroup.clone().map(|group| Box::new(group) as Box<dyn Any + Send>));
-    let job = Job {
-        command,
-        shares: (launch.level >= Level::Rules)
-            .then_some(Shares { processes: launch.plan.limits.processes, memory: launch.plan.limits.memory_of_all }),
-        keep,
-        started: Box::new(move |answer| _ = started.send(answer)),
-        gone: Box::new(move || _ = gone.send(())),
+    let end = End { keep, gone: Box::new(move || _ = gone.send(())) };
+    let born = match stage {
+        Stage::AtHand(born, kind) => {
+            warden.taken(born.handle.clone(), kind, end);
+            born
+        }
+        Stage::New(command, kind) => {
+            let (started, pid) = oneshot::channel();
+            let started = Box::new(move |answer| _ = started.send(answer));
+            warden.hire(Job { command, shares: launch.shares(), kind, started, end });
+            let lost = || io::Error::other("the thread that starts programs is gone");
+            pid.await.map_err(|_| cannot_start(lost()))?.map_err(cannot_start)?
+        }
     };
-    Warden::get().map_err(cannot_start)?.hire(job);
-    let lost = || io::Error::other("the thread that starts programs is gone");
-    let born = pid.await.map_err(|_| cannot_start(lost()))?.map_err(cannot_start)?;
     wires.control.set_nonblocking(true).map_err(cannot_start)?;
     let mut running = Running::new(wires, born, ended, &mut launch).map_err(cannot_start)?;
     match timeout(START, begin(&mut running, &files)).await {
@@ -149,14 +176,15 @@ async fn begin(running: &mut Running, files: &[OwnedFd]) -> Result<()> {
 /// Runs a plan to its end on this thread: for trying a level out. What went wrong is in the answer.
 pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    let (mut wires, command, files) = wire(&mut launch).map_err(text)?;
+    let (mut wires, command) = wire(&launch.program, &launch.args).map_err(text)?;
+    let files = pack(&mut launch, &mut wires).map_err(text)?;
     let (started, pid) = mpsc::sync_channel(1);
     let job = Job {
         command,
         shares: None,
-        keep: Vec::new(),
+        kind: None,
         started: Box::new(move |answer| _ = started.send(answer)),
-        gone: Box::new(|| {}),
+        end: End { keep: Keep::new(), gone: Box::new(|| {}) },
     };
     Warden::get().map_err(text)?.hire(job);
     let born = pid.recv().map_err(|error| error.to_string())?.map_err(text)?;
@@ -181,12 +209,8 @@ pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
     Err(if trouble.is_empty() { "it ended without a word".to_owned() } else { trouble })
 }
 
-/// Makes all files and the command line of the stage; also the files that travel with the plan.
-fn wire(launch: &mut Launch) -> io::Result<(Wires, Command, Vec<OwnedFd>)> {
-    let (control, theirs) = UnixStream::pair()?;
-    let (out, out_theirs) = pipe()?;
-    let (err, err_theirs) = pipe()?;
-    let mut wires = Wires { control, out, err, input: None, terminal: None };
+/// Makes the files that travel with the plan, the plan first, and the engine's ends of those that lead back.
+fn pack(launch: &mut Launch, wires: &mut Wires) -> io::Result<Vec<OwnedFd>> {
     let mut sent = Vec::new();
     launch.plan.terminal = launch.terminal.is_some();
     launch.plan.stdin = match (&launch.input, launch.terminal) {
@@ -212,20 +236,10 @@ fn wire(launch: &mut Launch) -> io::Result<(Wires, Command, Vec<OwnedFd>)> {
         sent.push(rules.try_clone()?);
     }
     sent.insert(0, nameless("plan", &serde_json::to_vec(&launch.plan)?)?);
-    let mut command = Command::new(&launch.program);
-    command
-        .args(&launch.args)
-        .arg(MARKER)
-        .arg(stage_edition())
-        .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::from(out_theirs))
-        .stderr(Stdio::from(err_theirs))
-        .process_group(0);
-    Ok((wires, command, sent))
+    Ok(sent)
 }
 
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = io::pipe()?;
     Ok((read.into(), write.into()))
 }
@@ -261,115 +275,4 @@ fn cannot_start(error: io::Error) -> Error {
         )),
         _ => Error::Internal(anyhow::Error::new(error).context("starting a command")),
     }
-}
-
-/// A stage to start, and whom to tell.
-struct Job {
-    command: Command,
-    /// What it may have, where it is to be held to that.
-    shares: Option<Shares>,
-    keep: Keep,
-    started: Box<dyn FnOnce(io::Result<Born>) + Send>,
-    gone: Box<dyn FnOnce() + Send>,
-}
-
-/// A stage that was started.
-pub(super) struct Born {
-    pub(super) handle: Arc<OwnedFd>,
-    /// The group that holds its memory and that of others.
-    pub(super) memory: Option<Arc<Path>>,
-}
-
-struct Ward {
-    child: Child,
-    handle: Arc<OwnedFd>,
-    keep: Keep,
-    gone: Box<dyn FnOnce() + Send>,
-}
-
-/// The thread that starts and buries.
-struct Warden {
-    jobs: Mutex<mpsc::Sender<Job>>,
-    bell: OwnedFd,
-}
-
-impl Warden {
-    fn get() -> io::Result<&'static Self> {
-        static ONE: OnceLock<Warden> = OnceLock::new();
-        static MAKING: Mutex<()> = Mutex::new(());
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(warden) = ONE.get() {
-            return Ok(warden);
-        }
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let ear = bell.try_clone()?;
-        let (jobs, inbox) = mpsc::channel();
-        thread::Builder::new().name("helve-warden".into()).spawn(move || Self::watch(&inbox, &ear))?;
-        Ok(ONE.get_or_init(|| Self { jobs: Mutex::new(jobs), bell }))
-    }
-
-    fn hire(&self, job: Job) {
-        // Were the thread gone, the job would be dropped with its senders, and whoever waits would learn of it.
-        _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
-        _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-    }
-
-    fn watch(inbox: &mpsc::Receiver<Job>, ear: &OwnedFd) {
-        let mut wards: Vec<Ward> = Vec::new();
-        let mut nursery = None;
-        loop {
-            let mut files = vec![PollFd::new(ear, PollFlags::IN)];
-            files.extend(wards.iter().map(|ward| PollFd::new(&*ward.handle, PollFlags::IN)));
-            if poll(&mut files, None).is_err() {
-                continue;
-            }
-            let ended: Vec<bool> = files.iter().skip(1).map(|file| !file.revents().is_empty()).collect();
-            drop(files);
-            for at in (0..ended.len()).rev().filter(|at| ended[*at]) {
-                let mut ward = wards.swap_remove(at);
-                _ = ward.child.wait();
-                drop(ward.keep);
-                (ward.gone)();
-            }
-            _ = rustix::io::read(ear, &mut [0_u8; 8]);
-            while let Ok(job) = inbox.try_recv() {
-                if let Some(shares) = job.shares {
-                    Nursery::enter(&mut nursery, shares);
-                }
-                let memory = nursery.as_ref().and_then(Nursery::memory);
-                wards.extend(Self::start(job, memory));
-            }
-        }
-    }
-
-    fn start(mut job: Job, memory: Option<Arc<Path>>) -> Option<Ward> {
-        let child = match job.command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                (job.started)(Err(error));
-                return None;
-            }
-        };
-        // The command holds the stage's ends of all pipes; they must close here, or no end would ever be seen.
-        drop(job.command);
-        match open_handle(&child) {
-            Ok(handle) => {
-                let handle = Arc::new(handle);
-                (job.started)(Ok(Born { handle: handle.clone(), memory }));
-                Some(Ward { child, handle, keep: job.keep, gone: job.gone })
-            }
-            Err(error) => {
-                let mut child = child;
-                _ = child.kill();
-                _ = child.wait();
-                (job.started)(Err(error));
-                None
-            }
-        }
-    }
-}
-
-fn open_handle(child: &Child) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("a child without a number"))?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }

@@ -20,6 +20,7 @@ mod stage;
 mod sys;
 mod terminal;
 mod tree;
+mod warden;
 
 pub(crate) use cgroup::{Cgroup, can_limit, can_limit_memory, most_memory};
 pub use harden::harden;

@@ -33,9 +33,10 @@ use tokio::{
 use super::{
     Cgroup,
     cgroup::killed_for_memory,
-    launch::{Born, Launch, Wires},
+    launch::{Launch, Wires},
     plan::{ENDED, Tree},
     sys,
+    warden::Born,
 };
 use crate::sandbox::Denials;
 
@@ -83,12 +84,15 @@ impl<T> Waiting<T> {
 
 impl Running {
     pub(super) fn new(wires: Wires, born: Born, gone: oneshot::Receiver<()>, launch: &mut Launch) -> io::Result<Self> {
+        // Without a namespace the stage buries all of the command before its last word, and nothing outlasts that but the
+        // stage itself, and a group where there is one.
+        let outlasts = launch.plan.tree == Tree::Namespace || launch.cgroup.is_some();
         let terminal = wires.terminal.map(sys::watched).transpose()?.map(Waiting::at);
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
             handle: born.handle,
             shared: born.memory.map(|dir| (killed_for_memory(&dir), dir)),
-            gone: Some(gone),
+            gone: outlasts.then_some(gone),
             out: Some(Receiver::from_owned_fd(wires.out)?),
             err: Some(Receiver::from_owned_fd(wires.err)?),
             terminal,

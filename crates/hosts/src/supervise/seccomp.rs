@@ -4,7 +4,7 @@
 //! a list of refusals that can be walked around by another number is none.
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter,
 };
 
 use super::plan::Sockets;
@@ -98,6 +98,9 @@ const SHARED: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
+/// So many numbers are asked for one after the other.
+const FEW: usize = 4;
+
 /// The whole filter.
 pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
     let mut out = Vec::with_capacity(256);
@@ -106,14 +109,7 @@ pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
     out.push(load(0));
     #[cfg(target_arch = "x86_64")]
     when(&mut out, BPF_JGE, X32, REFUSE);
-    for number in REFUSED {
-        when(&mut out, BPF_JEQ, *number as u32, REFUSE);
-    }
-    // Sockets of every kind are for commands with namespaces only.
-    let shared = if sockets == Sockets::Ip { &[] } else { SHARED };
-    for number in shared {
-        when(&mut out, BPF_JEQ, *number as u32, REFUSE);
-    }
+    out.extend(refusals(&refused(sockets)));
     // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
     when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, ABSENT);
     block(&mut out, libc::SYS_clone, |out| {
@@ -128,6 +124,32 @@ pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
     });
     socket_rules(&mut out, sockets);
     out.push(answer(ALLOW));
+    out
+}
+
+/// All numbers that are refused whatever their arguments, in order.
+fn refused(sockets: Sockets) -> Vec<u32> {
+    // Sockets of every kind are for commands with namespaces only.
+    let shared = if sockets == Sockets::Ip { &[] } else { SHARED };
+    let mut numbers: Vec<u32> = REFUSED.iter().chain(shared).map(|number| *number as u32).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Refuses these numbers, which are in order; what is none of them goes on behind. The kernel tries every number there is
+/// when it takes on a filter, for each command anew, so that they are not asked for one after the other.
+fn refusals(numbers: &[u32]) -> Vec<sock_filter> {
+    let (lower, upper) = numbers.split_at(numbers.len() / 2);
+    let Some(first) = upper.first().filter(|_| numbers.len() > FEW) else {
+        let mut out = Vec::new();
+        numbers.iter().for_each(|number| when(&mut out, BPF_JEQ, *number, REFUSE));
+        return out;
+    };
+    let (lower, upper) = (refusals(lower), refusals(upper));
+    let mut out = vec![jump(BPF_JGE, *first, (lower.len() + 1) as u8, 0)];
+    out.extend(lower);
+    out.push(statement(BPF_JMP | BPF_JA, upper.len() as u32));
+    out.extend(upper);
     out
 }
 
@@ -244,6 +266,7 @@ mod tests {
                 BPF_LD => value = word(step.k),
                 BPF_ALU => value &= step.k,
                 BPF_RET => return step.k,
+                BPF_JMP if code & 0xF0 == BPF_JA => at += step.k as usize,
                 _ => {
                     let yes = match code & 0xF0 {
                         BPF_JEQ => value == step.k,
@@ -267,6 +290,26 @@ mod tests {
         assert_eq!(ip(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0]), REFUSE);
         assert_eq!(ip(libc::SYS_ioctl, [0, libc::TCGETS, 0]), ALLOW);
         assert_eq!(verdict(Sockets::Ip, 0x4000_0003, libc::SYS_read, [0; 3]), KILL);
+    }
+
+    #[test]
+    fn every_number_of_the_list_is_refused_and_no_other() {
+        for sockets in [Sockets::Ip, Sockets::Pairs, Sockets::IpWithoutLocal] {
+            let listed = |number: i64| {
+                REFUSED.contains(&number)
+                    || sockets != Sockets::Ip && SHARED.contains(&number)
+                    || by_rule(number, sockets)
+            };
+            let by_filter = (0..1000).filter(|number| verdict(sockets, ARCH, *number, [0; 3]) == REFUSE);
+            assert_eq!(by_filter.collect::<Vec<_>>(), (0..1000).filter(|it| listed(*it)).collect::<Vec<_>>());
+        }
+    }
+
+    /// What is refused with arguments that are all zero.
+    fn by_rule(number: i64, sockets: Sockets) -> bool {
+        let always = [libc::SYS_socket, libc::SYS_socketpair];
+        let pairs = [libc::SYS_connect, libc::SYS_bind];
+        always.contains(&number) || sockets == Sockets::Pairs && pairs.contains(&number)
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -304,6 +304,74 @@ fn an_engine_without_open_files_left_says_so_and_recovers() {
     assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Processes of this engine that are a stage.
+fn stages() -> Vec<i32> {
+    let own = std::process::id().to_string();
+    let is_stage = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_ours = stat.rsplit_once(") ").and_then(|it| it.1.split(' ').nth(1)) == Some(&own);
+        is_ours && line.split(|byte| *byte == 0).any(|word| word == b"--helve-inner-stage")
+    };
+    let names = fs::read_dir("/proc").unwrap().flatten().map(|it| it.file_name());
+    names.filter_map(|name| name.to_str()?.parse().ok()).filter(is_stage).collect()
+}
+
+async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The only stage there is, once that is not this one.
+async fn at_hand_after(used: i32) -> i32 {
+    until(|| <[i32; 1]>::try_from(stages()).ok().map(|[one]| one).filter(|one| *one != used)).await
+}
+
+/// Runs in a process of its own, because it kills what others of this process might need.
+#[tokio::test]
+#[ignore = "a part of `a_stage_is_at_hand_for_who_runs_many`"]
+async fn with_a_stage_at_hand() {
+    let (place, other) = (Place::new(), Place::new());
+    for level in all_levels().into_iter().filter(|level| *level < Level::Nested) {
+        let sandbox = at(level);
+        let parent = async |place: &Place| {
+            let ran = run(&sandbox, &place.script("echo $PPID; pwd; ls /proc/self/fd | wc -l; cat")).await.unwrap();
+            let (parent, rest) = ran.out.split_once('\n').unwrap();
+            assert_eq!(rest, format!("{}\n4\n", place.0.display()), "{level:?}");
+            parent.parse::<i32>().unwrap()
+        };
+        let mut last = 0;
+        for _ in 0..3 {
+            last = parent(&place).await;
+        }
+        let at_hand = at_hand_after(last).await;
+        assert_eq!(parent(&other).await, at_hand, "{level:?}: it serves the next, wherever that is");
+        let next = at_hand_after(at_hand).await;
+        rustix::process::kill_process(rustix::process::Pid::from_raw(next).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+        until(|| stages().is_empty().then_some(())).await;
+        assert_ne!(parent(&place).await, next, "{level:?}: nobody waits for one that was killed");
+    }
+}
+
+#[test]
+fn a_stage_is_at_hand_for_who_runs_many() {
+    let done = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "sandbox::with_a_stage_at_hand", "--nocapture"])
+        .env("HELVE_IT_STAGE", stage())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
 #[tokio::test]
 async fn input_reaches_the_program() {
     let place = Place::new();
@@ -360,7 +428,7 @@ async fn a_program_on_a_leash_ends_with_its_engine() {
     let mut engine = engine.spawn().unwrap();
     let mut up = [0; 3];
     std::io::Read::read_exact(engine.stdout.as_mut().unwrap(), &mut up).unwrap();
-    assert!(alive(&nap) > 0);
+    until(|| (alive(&nap) > 0).then_some(())).await;
     engine.kill().unwrap();
     engine.wait().unwrap();
     assert_eq!(survivors(&nap).await, 0);

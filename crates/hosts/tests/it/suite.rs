@@ -198,6 +198,9 @@ pub(crate) async fn lists_by_name(host: &dyn Host, workspace: &Workspace) {
         [(".hidden", Kind::File), ("C.txt", Kind::File), ("a", Kind::Folder), ("b", Kind::File), ("b.txt", Kind::File)];
     assert_eq!(seen, wanted);
     assert_eq!((items[4].size, items[4].modified.is_some()), (2, true));
+    let items = host.names(&to_read(workspace, ".")).await.unwrap();
+    let seen: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
+    assert_eq!(seen, wanted);
 }
 
 fn find(pattern: Option<&str>) -> Find {

@@ -24,6 +24,26 @@ pub(crate) struct Words {
     first: usize,
 }
 
+/// Where a token's vector points.
+pub(crate) struct Direction {
+    /// Its numbers before they are scaled, from −8 to 7: those in the low halves of the bytes, then the others.
+    numbers: Vec<i16>,
+    length: f32,
+}
+
+impl Direction {
+    /// How like another one it is, from −1 to 1; 0 where one of them points nowhere.
+    pub(crate) fn likeness(&self, other: &Self) -> f32 {
+        let lengths = self.length * other.length;
+        if lengths > 0.0 { f32::from(dot(&self.numbers, &other.numbers)) / lengths } else { 0.0 }
+    }
+}
+
+/// The inner product. It is at most 64 for each of 256 numbers, so that sixteen bits are enough and eight are done at once.
+fn dot(a: &[i16], b: &[i16]) -> i16 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
 /// The words, made ready when they are first needed.
 pub(crate) fn words() -> &'static Words {
     static WORDS: OnceLock<Words> = OnceLock::new();
@@ -48,13 +68,17 @@ impl Words {
         self.stems.get(usize::from(token)).copied().unwrap_or(token)
     }
 
+    /// What one of a token's numbers is worth, and the numbers, two a byte; nothing for a token without a meaning.
+    fn row(&self, token: u16) -> Option<(f32, &'static [u8])> {
+        let row = usize::from(token).checked_sub(self.first)?;
+        let (scales, numbers) = MODEL.get(12..)?.split_at_checked((self.rows - self.first) * 4)?;
+        let scale = scales.get(row * 4..)?.first_chunk()?;
+        Some((f32::from_le_bytes(*scale), numbers.get(row * self.dims / 2..(row + 1) * self.dims / 2)?))
+    }
+
     /// Adds a token's vector to a sum.
     fn add(&self, token: u16, sum: &mut [f32]) {
-        let Some(row) = usize::from(token).checked_sub(self.first) else { return };
-        let (scales, numbers) = MODEL[12..].split_at((self.rows - self.first) * 4);
-        let Some(scale) = scales.get(row * 4..row * 4 + 4) else { return };
-        let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
-        let Some(packed) = numbers.get(row * self.dims / 2..(row + 1) * self.dims / 2) else { return };
+        let Some((scale, packed)) = self.row(token) else { return };
         for (pair, byte) in sum.chunks_exact_mut(2).zip(packed) {
             pair[0] += scale * (f32::from(byte & 15) - 8.0);
             pair[1] += scale * (f32::from(byte >> 4) - 8.0);
@@ -62,12 +86,13 @@ impl Words {
     }
 
     /// A token's direction, and how much it says: rare words say more.
-    pub(crate) fn direction(&self, token: u16) -> (Vec<f32>, f32) {
-        let mut vector = vec![0.0; self.dims];
-        self.add(token, &mut vector);
-        let says = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
-        unit(&mut vector);
-        (vector, says)
+    pub(crate) fn direction(&self, token: u16) -> (Direction, f32) {
+        let (scale, packed) = self.row(token).unwrap_or_default();
+        let mut numbers = Vec::with_capacity(self.dims);
+        numbers.extend(packed.iter().map(|byte| i16::from(byte & 15) - 8));
+        numbers.extend(packed.iter().map(|byte| i16::from(byte >> 4) - 8));
+        let length = f32::from(dot(&numbers, &numbers)).sqrt();
+        (Direction { numbers, length }, scale * length)
     }
 
     /// The vector of a text.

@@ -5,7 +5,7 @@ mod model2vec;
 mod wordpiece;
 
 pub use builtin::Builtin;
-pub(crate) use builtin::{Words, words};
+pub(crate) use builtin::{Direction, Words, words};
 use helve_contract::{Result, async_trait};
 pub use model2vec::Model2Vec;
 pub use wordpiece::WordPiece;

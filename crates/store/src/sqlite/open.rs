@@ -179,6 +179,8 @@ fn connect(path: &Path) -> anyhow::Result<Connection> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // Else a statement is planned anew for every value that it is run with.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let mode: String = patiently(|| connection.pragma_query_value(None, "journal_mode", |row| row.get(0)))?;
     if mode != "wal" && !connection.is_readonly(MAIN_DB)? && patiently(|| migrate::age(&connection))? != Age::Foreign {
         patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;

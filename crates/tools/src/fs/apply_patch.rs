@@ -12,7 +12,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
-    diff,
+    diff::{self, Diff},
     patch::{self, Act, Existing, Op},
 };
 
@@ -83,7 +83,7 @@ struct Slot {
     path: SafePath,
     before: Before,
     stamp: Stamp,
-    now: Option<Vec<u8>>,
+    now: Now,
     like: Option<SafePath>,
 }
 
@@ -92,6 +92,24 @@ enum Before {
     Bytes(Vec<u8>),
     /// Too large to be read; it can only be replaced or removed.
     Unread(u64),
+}
+
+enum Now {
+    /// As before.
+    Same,
+    Gone,
+    Bytes(Vec<u8>),
+}
+
+impl Slot {
+    /// What will be in the file; nothing of one that was not read. `None`: it will not be there.
+    fn content(&self) -> Option<&[u8]> {
+        match (&self.now, &self.before) {
+            (Now::Bytes(bytes), _) | (Now::Same, Before::Bytes(bytes)) => Some(bytes),
+            (Now::Same, Before::Unread(_)) => Some(&[]),
+            (Now::Same, Before::Absent) | (Now::Gone, _) => None,
+        }
+    }
 }
 
 /// The files of a patch. Nothing reaches the host before all of it fits.
@@ -113,13 +131,8 @@ impl Stage<'_> {
         }
         let (before, stamp) = self.before(&path).await?;
         self.only_once(&path, &before, stamp)?;
-        let now = match &before {
-            Before::Bytes(bytes) => Some(bytes.clone()),
-            Before::Absent => None,
-            Before::Unread(_) => Some(Vec::new()),
-        };
         self.by_path.insert(path.on_host(), self.slots.len());
-        self.slots.push(Slot { path, before, stamp, now, like: None });
+        self.slots.push(Slot { path, before, stamp, now: Now::Same, like: None });
         Ok(self.slots.len() - 1)
     }
 
@@ -160,57 +173,55 @@ impl Stage<'_> {
         let shown = self.slots[at].path.to_string();
         match op.act {
             Act::Add { text, existing } => {
-                let old = self.slots[at].now.take();
+                let old = self.slots[at].content();
                 if old.is_some() && existing == Existing::Refused {
                     return Err(Error::file(shown, FileFault::Exists));
                 }
-                out.tell('A', &shown, None, old.as_deref(), Some(text.as_bytes()));
-                self.slots[at].now = Some(text.into_bytes());
+                let diff = compared(old.unwrap_or_default(), text.as_bytes(), None);
+                let names = if old.is_some() { Diff::unified } else { Diff::created };
+                out.tell('A', &shown, &diff, names).replaced = old.is_some();
+                self.slots[at].now = Now::Bytes(text.into_bytes());
             }
             Act::Delete { hunks } => {
                 let old = self.present(at).await?;
-                if !hunks.is_empty() {
-                    let rest = patch::apply(&shown, &self.readable(at, old)?, &hunks)?;
-                    if !rest.bytes.is_empty() {
-                        return Err(Error::failed(format!(
-                            "{shown}: the patch deletes the file but not all of its lines; nothing was changed"
-                        )));
-                    }
+                if !hunks.is_empty() && !patch::apply(&shown, self.readable(at, old)?, &hunks)?.bytes.is_empty() {
+                    return Err(Error::failed(format!(
+                        "{shown}: the patch deletes the file but not all of its lines; nothing was changed"
+                    )));
                 }
-                let old = self.slots[at].now.take();
-                out.tell('D', &shown, None, old.as_deref(), None);
+                out.tell('D', &shown, &compared(old, &[], None), Diff::deleted);
+                self.slots[at].now = Now::Gone;
             }
             Act::Update { to, hunks } => {
-                let old = self.present(at).await?;
-                let old = self.readable(at, old)?;
-                let changed = patch::apply(&shown, &old, &hunks)?;
+                let old = self.readable(at, self.present(at).await?)?;
+                let changed = patch::apply(&shown, old, &hunks)?;
+                let diff = compared(old, &changed.bytes, Some(changed.changes));
                 out.notes.extend(changed.notes);
                 let target = match &to {
                     Some(to) => self.slot(to).await?,
                     None => at,
                 };
                 if target == at {
-                    out.tell('M', &shown, None, Some(&old), Some(&changed.bytes));
+                    out.tell('M', &shown, &diff, Diff::unified);
                 } else {
                     let to = self.slots[target].path.to_string();
-                    out.tell('R', &to, Some(&shown), Some(&old), Some(&changed.bytes));
-                    if let Some(last) = out.files.last_mut() {
-                        last.replaced = self.slots[target].now.is_some();
-                    }
-                    self.slots[at].now = None;
+                    let told = out.tell('R', &to, &diff, Diff::unified);
+                    told.replaced = self.slots[target].content().is_some();
+                    told.from = Some(shown);
+                    self.slots[at].now = Now::Gone;
                     self.slots[target].like = Some(self.slots[at].path.clone());
                 }
-                self.slots[target].now = Some(changed.bytes);
+                self.slots[target].now = Now::Bytes(changed.bytes);
             }
         }
         Ok(())
     }
 
     /// The content of a file that must be there.
-    async fn present(&self, at: usize) -> Result<Vec<u8>> {
+    async fn present(&self, at: usize) -> Result<&[u8]> {
         let slot = &self.slots[at];
-        match (&slot.now, &slot.before) {
-            (Some(bytes), _) => Ok(bytes.clone()),
+        match (slot.content(), &slot.before) {
+            (Some(bytes), _) => Ok(bytes),
             (None, Before::Absent) => {
                 let missing = Error::file(&slot.path, FileFault::Missing { near: Vec::new() });
                 Err(super::explain(self.call, &slot.path, missing).await)
@@ -219,9 +230,9 @@ impl Stage<'_> {
         }
     }
 
-    fn readable(&self, at: usize, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    fn readable<'b>(&self, at: usize, bytes: &'b [u8]) -> Result<&'b [u8]> {
         match &self.slots[at] {
-            Slot { before: Before::Unread(size), path, now: Some(now), .. } if now.is_empty() => {
+            Slot { before: Before::Unread(size), path, .. } if bytes.is_empty() => {
                 Err(Error::file(path, FileFault::TooLarge { bytes: *size, limit: MOST }))
             }
             _ => Ok(bytes),
@@ -238,30 +249,30 @@ impl Stage<'_> {
                 Before::Unread(_) => Expect::Anything,
             };
             match (before, now) {
-                (Before::Absent, None) => None,
-                (Before::Bytes(old), Some(new)) if old == new && like.is_none() => None,
-                (_, Some(bytes)) => Some(Change::Write { path, bytes, expect, like }),
-                (_, None) => Some(Change::Remove { path, expect }),
+                (_, Now::Same) | (Before::Absent, Now::Gone) => None,
+                (Before::Bytes(old), Now::Bytes(new)) if old == new && like.is_none() => None,
+                (_, Now::Bytes(bytes)) => Some(Change::Write { path, bytes, expect, like }),
+                (_, Now::Gone) => Some(Change::Remove { path, expect }),
             }
         });
         changes.collect()
     }
 }
 
+/// What is different between two files; quickly told where the changes are known.
+fn compared(old: &[u8], new: &[u8], changes: Option<Vec<diff::Change>>) -> Diff {
+    match (std::str::from_utf8(old), std::str::from_utf8(new), changes) {
+        (Ok(old), Ok(new), Some(changes)) => diff::across(old, new, changes),
+        _ => diff::between(&String::from_utf8_lossy(old), &String::from_utf8_lossy(new)),
+    }
+}
+
 impl PatchOut {
-    fn tell(&mut self, mark: char, path: &str, from: Option<&str>, old: Option<&[u8]>, new: Option<&[u8]>) {
-        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        let diff = diff::between(&text(old), &text(new));
-        let (added, removed) = (diff.added, diff.removed);
-        let shown = match (old, new) {
-            _ if added + removed > LONG => String::new(),
-            (None, _) => diff.created(path),
-            (_, None) => diff.deleted(path),
-            _ => diff.unified(path),
-        };
-        let replaced = mark == 'A' && old.is_some();
-        let from = from.map(str::to_owned);
-        self.files.push(Patched { mark, path: path.to_owned(), from, replaced, added, removed, diff: shown });
+    fn tell(&mut self, mark: char, path: &str, diff: &Diff, shown: fn(&Diff, &str) -> String) -> &mut Patched {
+        let Diff { added, removed, .. } = *diff;
+        let diff = if added + removed > LONG { String::new() } else { shown(diff, path) };
+        let path = path.to_owned();
+        self.files.push_mut(Patched { mark, path, from: None, replaced: false, added, removed, diff })
     }
 }
 

@@ -13,6 +13,8 @@ use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 pub const CONTEXT: usize = 3;
 /// How long to look for a small diff; after it, a larger one will do.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// Bytes that are compared at once.
+const BLOCK: usize = 256;
 /// What stands below a last line without an end.
 const NO_END: &str = "\\ No newline at end of file";
 
@@ -43,35 +45,121 @@ pub struct Hunk {
     pub lines: Vec<String>,
 }
 
-/// A piece that differs: lines of the old text and lines of the new one.
-type Piece = (Range<usize>, Range<usize>);
+/// Bytes of the old text, and those of the new one in their place.
+pub type Change = (Range<usize>, Range<usize>);
 
 /// Compares two texts line by line.
 #[must_use]
 pub fn between(old: &str, new: &str) -> Diff {
-    let (old, new): (Vec<_>, Vec<_>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-    let mut diff = Diff::default();
-    let mut open: Option<(Piece, Vec<Piece>)> = None;
-    for (from, to) in pieces(&old, &new) {
-        diff.removed += from.len();
-        diff.added += to.len();
-        match &mut open {
-            Some((all, inner)) if from.start <= all.0.end + 2 * CONTEXT => {
-                (all.0.end, all.1.end) = (from.end, to.end);
-                inner.push((from, to));
+    let head = same_start(old.as_bytes(), new.as_bytes());
+    let tail = same_end(&old.as_bytes()[head..], &new.as_bytes()[head..]);
+    across(old, new, [(head..old.len() - tail, head..new.len() - tail)])
+}
+
+/// Compares two texts line by line, that are the same but for these changes, in order. Only the lines of the changes are
+/// looked at, and the few around them.
+#[must_use]
+pub fn across(old: &str, new: &str, changes: impl IntoIterator<Item = Change>) -> Diff {
+    let (mut diff, mut open): (_, Vec<Piece>) = (Diff::default(), Vec::new());
+    let (mut line, mut at) = ((0, 0), 0);
+    for (from, to) in regions(old.as_bytes(), new.as_bytes(), changes) {
+        let same = memchr::memchr_iter(b'\n', &old.as_bytes()[at..from.start]).count();
+        line = (line.0 + same, line.1 + same);
+        at = from.end;
+        let (from, to) = (Lines::new(old, from, line.0), Lines::new(new, to, line.1));
+        for (gone, come) in pieces(&from.texts, &to.texts) {
+            let piece = Piece { old: from.part(gone), new: to.part(come) };
+            diff.removed += piece.old.lines.len();
+            diff.added += piece.new.lines.len();
+            if open.last().is_some_and(|last| piece.old.lines.start > last.old.lines.end + 2 * CONTEXT) {
+                diff.hunks.extend(hunk(old, new, &std::mem::take(&mut open)));
             }
-            _ => {
-                diff.hunks.extend(open.take().map(|it| hunk(&old, &new, &it.0, &it.1)));
-                open = Some(((from.clone(), to.clone()), vec![(from, to)]));
-            }
+            open.push(piece);
         }
+        line = (line.0 + from.texts.len(), line.1 + to.texts.len());
     }
-    diff.hunks.extend(open.map(|it| hunk(&old, &new, &it.0, &it.1)));
+    diff.hunks.extend(hunk(old, new, &open));
     diff
 }
 
+/// How many bytes two texts begin with in common.
+fn same_start(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
+    blocks + a[blocks..].iter().zip(&b[blocks..]).take_while(|(a, b)| a == b).count()
+}
+
+/// How many bytes two texts end with in common.
+fn same_end(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
+    let (a, b) = (&a[..a.len() - blocks], &b[..b.len() - blocks]);
+    blocks + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+/// The changes, widened to whole lines; those that share or touch a line are one.
+fn regions(old: &[u8], new: &[u8], changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
+    let begins_line = |text: &[u8], at: usize| at == 0 || text[at - 1] == b'\n';
+    let mut regions: Vec<Change> = Vec::new();
+    for (from, to) in changes {
+        // No byte is looked at twice, however many changes a long line has.
+        let done = regions.last().map_or(0, |last| last.0.end);
+        let more = if from.end < done {
+            done - from.end
+        } else if begins_line(old, from.end) && begins_line(new, to.end) {
+            0
+        } else {
+            memchr::memchr(b'\n', &old[from.end..]).map_or(old.len() - from.end, |at| at + 1)
+        };
+        let ends = (from.end + more, to.end + more);
+        let same = old.get(done..from.start).unwrap_or_default();
+        let less = memchr::memrchr(b'\n', same).map_or(same.len(), |at| same.len() - at - 1);
+        match regions.last_mut() {
+            Some(last) if from.start - less <= done => (last.0.end, last.1.end) = ends,
+            _ => regions.push((from.start - less..ends.0, to.start - less..ends.1)),
+        }
+    }
+    regions
+}
+
+/// Some lines of a text.
+struct Lines<'a> {
+    texts: Vec<&'a str>,
+    /// Where each begins, and where the last one ends.
+    starts: Vec<usize>,
+    /// How many lines are before them.
+    before: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str, range: Range<usize>, before: usize) -> Self {
+        let mut at = range.start;
+        let mut starts = vec![at];
+        let texts = text[range].split_inclusive('\n').inspect(|line| {
+            at += line.len();
+            starts.push(at);
+        });
+        Self { texts: texts.collect(), starts, before }
+    }
+
+    fn part(&self, lines: Range<usize>) -> Side {
+        let bytes = self.starts[lines.start]..self.starts[lines.end];
+        Side { lines: lines.start + self.before..lines.end + self.before, bytes }
+    }
+}
+
+/// A piece of one text: its lines, counted from 0, and its bytes.
+struct Side {
+    lines: Range<usize>,
+    bytes: Range<usize>,
+}
+
+/// A piece that differs.
+struct Piece {
+    old: Side,
+    new: Side,
+}
+
 /// Where the lines differ, in order.
-fn pieces(old: &[&str], new: &[&str]) -> Vec<Piece> {
+fn pieces(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
@@ -83,7 +171,7 @@ fn pieces(old: &[&str], new: &[&str]) -> Vec<Piece> {
     }
     let ops = capture_diff_slices_deadline(Algorithm::Myers, a, b, Some(Instant::now() + PATIENCE));
     let shifted = |range: Range<usize>| range.start + head..range.end + head;
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     for op in ops.iter().filter(|op| op.tag() != DiffTag::Equal) {
         let (from, to) = (shifted(op.old_range()), shifted(op.new_range()));
         match pieces.last_mut() {
@@ -96,28 +184,35 @@ fn pieces(old: &[&str], new: &[&str]) -> Vec<Piece> {
     pieces
 }
 
-fn hunk(old: &[&str], new: &[&str], all: &Piece, inner: &[Piece]) -> Hunk {
-    let before = all.0.start.min(CONTEXT);
-    let after = (old.len() - all.0.end).min(CONTEXT);
-    let (from, to) = (all.0.start - before..all.0.end + after, all.1.start - before..all.1.end + after);
+/// Some pieces with the lines between and around them, as far as there are any.
+fn hunk(old: &str, new: &str, pieces: &[Piece]) -> Option<Hunk> {
+    let (first, last) = (pieces.first()?, pieces.last()?);
+    let (head, rest) = (&old[..first.old.bytes.start], &old[last.old.bytes.end..]);
+    let before: Vec<&str> = head.split_inclusive('\n').rev().take(CONTEXT).collect();
+    let after: Vec<&str> = rest.split_inclusive('\n').take(CONTEXT).collect();
+    let bytes = |lines: &[&str]| lines.iter().map(|line| line.len()).sum::<usize>();
     let mut lines = Vec::new();
-    let mut push = |mark: char, line: &str| {
-        let body = line.strip_suffix('\n');
-        lines.push(format!("{mark}{}", body.unwrap_or(line)));
-        if body.is_none() {
-            lines.push(NO_END.to_owned());
+    let mut push = |mark: char, text: &str| {
+        for line in text.split_inclusive('\n') {
+            let body = line.strip_suffix('\n');
+            lines.push(format!("{mark}{}", body.unwrap_or(line)));
+            if body.is_none() {
+                lines.push(NO_END.to_owned());
+            }
         }
     };
-    let mut at = from.start;
-    for (gone, come) in inner {
-        old[at..gone.start].iter().for_each(|line| push(' ', line));
-        old[gone.clone()].iter().for_each(|line| push('-', line));
-        new[come.clone()].iter().for_each(|line| push('+', line));
-        at = gone.end;
+    let mut at = first.old.bytes.start - bytes(&before);
+    for piece in pieces {
+        push(' ', &old[at..piece.old.bytes.start]);
+        push('-', &old[piece.old.bytes.clone()]);
+        push('+', &new[piece.new.bytes.clone()]);
+        at = piece.old.bytes.end;
     }
-    old[at..from.end].iter().for_each(|line| push(' ', line));
+    push(' ', &old[at..last.old.bytes.end + bytes(&after)]);
+    let around = |side: fn(&Piece) -> &Range<usize>| side(first).start - before.len()..side(last).end + after.len();
+    let (from, to) = (around(|it| &it.old.lines), around(|it| &it.new.lines));
     let start = |range: &Range<usize>| if range.is_empty() { range.start } else { range.start + 1 };
-    Hunk { old_start: start(&from), old_lines: from.len(), new_start: start(&to), new_lines: to.len(), lines }
+    Some(Hunk { old_start: start(&from), old_lines: from.len(), new_start: start(&to), new_lines: to.len(), lines })
 }
 
 impl Diff {
@@ -222,6 +317,23 @@ mod tests {
         #[test]
         fn a_diff_leads_from_the_old_text_to_the_new(old in "[ab\r\n]{0,60}", new in "[ab\r\n]{0,60}") {
             prop_assert_eq!(apply(&old, &between(&old, &new)), Some(new));
+        }
+
+        #[test]
+        fn changes_that_are_known_lead_there_as_well(
+            same in prop::collection::vec("[a\n]{0,4}", 1..12),
+            swapped in prop::collection::vec(("[ab\n]{0,4}", "[ab\n]{0,4}"), 12),
+        ) {
+            let (mut old, mut new, mut changes) = (String::new(), String::new(), Vec::new());
+            for (same, (gone, come)) in same.iter().zip(&swapped) {
+                old += same;
+                new += same;
+                changes.push((old.len()..old.len() + gone.len(), new.len()..new.len() + come.len()));
+                old += gone;
+                new += come;
+            }
+            let diff = across(&old, &new, changes);
+            prop_assert_eq!(apply(&old, &diff), Some(new));
         }
     }
 }

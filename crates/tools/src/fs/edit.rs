@@ -13,7 +13,7 @@ use super::{
     diff::{self, Diff},
     explain,
     replace::{self, Refusal, Replaced, Rung, Tolerance, Wanted},
-    text::{self, Charset, Format},
+    text::{self, Charset, Decoded, Format},
 };
 
 /// The largest file that is edited.
@@ -54,10 +54,6 @@ pub struct Edited {
     pub rung: Rung,
     /// What is different now.
     pub diff: Diff,
-    /// The file's text before; `None` for a new file.
-    pub original: Option<String>,
-    /// The file's text now.
-    pub updated: String,
     /// What is to be said about the file's encoding.
     pub encoding: Option<String>,
 }
@@ -129,24 +125,15 @@ impl Edit {
         let format = text::detect(&file.bytes, true)
             .map_err(|what| Error::file(path, FileFault::Binary(format!("{what}, {}", super::size(file.size)))))?;
         let wanted = Wanted { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
-        let Replaced { bytes, before, after, count, rung } =
+        let Replaced { bytes, changes, count, rung } =
             replace::replace(&file.bytes, format, &wanted).map_err(|why| refused(path, format, &why))?;
         call.host().write(path, &bytes, Expect::Content(Sha256::digest(&file.bytes).into())).await?;
-        let diff = match (format.charset, format.bom) {
-            // A patch must find the mark, too.
-            (Charset::Utf8, 3) => diff::between(&format!("\u{feff}{before}"), &format!("\u{feff}{after}")),
-            _ => diff::between(&before, &after),
+        let diff = match (std::str::from_utf8(&file.bytes), std::str::from_utf8(&bytes)) {
+            // With the mark at the beginning: a patch must find it, too.
+            (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => diff::across(before, after, changes),
+            _ => diff::between(&Decoded::new(&file.bytes, format).text, &Decoded::new(&bytes, format).text),
         };
-        Ok(Edited {
-            path: path.to_string(),
-            replaced: count,
-            created: false,
-            rung,
-            diff,
-            original: Some(before),
-            updated: after,
-            encoding: format.note(),
-        })
+        Ok(Edited { path: path.to_string(), replaced: count, created: false, rung, diff, encoding: format.note() })
     }
 
     /// Writes a file that is not there, or has nothing in it.
@@ -167,8 +154,6 @@ impl Edit {
             created: file.is_none(),
             rung: Rung::Exact,
             diff: diff::between("", &self.new),
-            original: file.map(|_| String::new()),
-            updated: self.new.clone(),
             encoding: None,
         })
     }

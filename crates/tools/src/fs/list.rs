@@ -24,6 +24,19 @@ pub struct List {
     /// Show names that begin with a dot, too.
     #[serde(default)]
     pub hidden: bool,
+    /// How much is told of an entry.
+    #[serde(skip)]
+    pub detail: Detail,
+}
+
+/// How much is told of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Its name and kind, which the folder knows by itself.
+    #[default]
+    Name,
+    /// Its size, last change and target as well, for which each entry is looked at.
+    Full,
 }
 
 /// What is in a folder.
@@ -49,7 +62,11 @@ impl Tool for List {
             Some(path) => call.readable(path)?,
             None => call.top()?,
         };
-        let mut entries = match call.host().list(&path).await {
+        let listed = match self.detail {
+            Detail::Name => call.host().names(&path).await,
+            Detail::Full => call.host().list(&path).await,
+        };
+        let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => return Err(explain(call, &path, error).await),
         };
@@ -68,7 +85,7 @@ impl Listing {
         self.lines(named)
     }
 
-    /// One entry a line: `name (file, 12B)`.
+    /// One entry a line: `name (file, 12B)`. For this, [`Detail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes(&self) -> String {
         self.lines(|it| match it.kind {
@@ -79,7 +96,7 @@ impl Listing {
         })
     }
 
-    /// One entry a line, in columns: size, last change in UTC, name.
+    /// One entry a line, in columns: size, last change in UTC, name. For this, [`Detail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes_and_times(&self) -> String {
         self.lines(|it| {
@@ -163,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn shows_as_much_as_is_asked_for() {
-        let listing = run(&memory(), List::default()).await.unwrap();
+        let listing = run(&memory(), List { detail: Detail::Full, ..List::default() }).await.unwrap();
         assert_eq!(listing.names(), "b.txt\nbig\nlink\nsrc/");
         assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50.0KB)\nlink (symlink to b.txt)\nsrc (dir)");
         assert_eq!(
@@ -171,7 +188,7 @@ mod tests {
             "       5B  2023-11-14 22:13  b.txt\n   50.0KB  2023-11-14 22:13  big\n        \
              -  2023-11-14 22:13  link -> b.txt\n        -  2023-11-14 22:13  src/"
         );
-        assert_eq!(run(&memory(), List { path: None, hidden: true }).await.unwrap().entries[0].name, ".env");
+        assert_eq!(run(&memory(), List { hidden: true, ..List::default() }).await.unwrap().entries[0].name, ".env");
     }
 
     #[tokio::test]

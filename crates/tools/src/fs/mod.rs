@@ -23,7 +23,7 @@ pub use edit::{Edit, Edited};
 pub use find::{Find, FindOut, Only};
 pub use glob::{Files, Glob, Order};
 pub use grep::{Grep, GrepOut, Mode, Names, Nothing, Numbers, Unit};
-pub use list::{List, Listing, size};
+pub use list::{Detail, List, Listing, size};
 pub use near::explain;
 pub use notebook::{Cell, CellOutput, Notebook};
 pub use notebook_edit::{CellEdited, CellMode, CellType, NotebookEdit};

@@ -13,7 +13,10 @@ use helve_contract::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
 use self::ends::{Folded, fitted, usual};
-use super::text::{self, Charset, Decoded, Format};
+use super::{
+    diff::Change,
+    text::{self, Charset, Decoded, Format},
+};
 
 /// How closely the text must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -71,9 +74,8 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Replaced {
     /// All of its bytes.
     pub(super) bytes: Vec<u8>,
-    /// Its text before and after.
-    pub(super) before: String,
-    pub(super) after: String,
+    /// Which of them are others now.
+    pub(super) changes: Vec<Change>,
     /// How many places were changed.
     pub(super) count: usize,
     pub(super) rung: Rung,
@@ -152,22 +154,25 @@ pub(super) fn replace(bytes: &[u8], format: Format, wanted: &Wanted) -> Result<R
     if old == new {
         return Err(Refusal::Same);
     }
-    let (mut finds, mut rung) = (exact(text, old, new, wanted.all)?, Rung::Exact);
+    let folded = Folded::new(text);
+    let (mut finds, mut rung) = (exact(text, &folded, old, new, wanted.all)?, Rung::Exact);
     if finds.count == 0 && wanted.tolerance == Tolerance::Tolerant {
         (finds, rung) = ladder::climb(text, old, new, wanted.all)?;
     }
     if finds.count == 0 {
         return Err(Refusal::Missing(miss::explain(text, old, new)));
     }
-    if !wanted.all && (finds.count > 1 || overlaps(text, old, rung)) {
+    // `aa` is twice in `aaa`.
+    let overlaps = || rung == Rung::Exact && folded.overlapping(&ends::plain(old, &folded));
+    if !wanted.all && (finds.count > 1 || overlaps()) {
         let starts = finds.matches.iter().map(|it| it.range.start);
         return Err(Refusal::Several(finds.count, ends::line_numbers(text, starts)));
     }
-    splice(bytes, &decoded, finds.matches, rung)
+    splice(bytes, &decoded, &finds.matches, rung)
 }
 
 /// All places where the text is, from left to right, none over another. A line end in `old` stands for any line end.
-fn exact(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
+fn exact(text: &str, folded: &Folded, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
     if old.contains('\r') {
         // Whoever writes carriage returns means them.
         let places = text.match_indices(old).map(|(at, _)| at..at + old.len());
@@ -176,28 +181,19 @@ fn exact(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> 
             return Ok(finds);
         }
     }
-    let folded = Folded::new(text, |it| it);
-    let pattern = ends::plain(old, &folded);
+    let pattern = ends::plain(old, folded);
     let usual = usual(text);
     Finds::gather(folded.find(&pattern), all, |range| Some(fitted(new, &text[range.clone()], usual)))
 }
 
-/// Whether the text is also found where it overlaps itself, as `aa` is twice in `aaa`.
-fn overlaps(text: &str, old: &str, rung: Rung) -> bool {
-    rung == Rung::Exact && {
-        let folded = Folded::new(text, |it| it);
-        folded.overlapping(&ends::plain(old, &folded))
-    }
-}
-
 /// Puts the new texts in their places, as bytes.
-fn splice(bytes: &[u8], decoded: &Decoded, matches: Vec<Match>, rung: Rung) -> Result<Replaced, Refusal> {
+fn splice(bytes: &[u8], decoded: &Decoded, matches: &[Match], rung: Rung) -> Result<Replaced, Refusal> {
     let text = &*decoded.text;
-    let mut made =
-        Made { bytes: Vec::with_capacity(bytes.len()), text: String::with_capacity(text.len()), spans: Vec::new() };
+    let more: usize = matches.iter().map(|it| it.new.len()).sum();
+    let mut made = Made { bytes: Vec::with_capacity(bytes.len() + more), parts: Vec::new(), changes: Vec::new() };
     let (mut byte, mut at, mut count) = (0, 0, 0);
     for Match { range, new } in matches {
-        let (inner, piece) = narrowed(text, &range, &new);
+        let (inner, piece) = narrowed(text, range, new);
         // A range that cuts a character of the file in two is taken whole.
         let (inner, piece, here) = match decoded.bytes_of(inner.clone()) {
             Some(here) => (inner, piece, here),
@@ -211,20 +207,19 @@ fn splice(bytes: &[u8], decoded: &Decoded, matches: Vec<Match>, rung: Rung) -> R
         made.bytes.extend_from_slice(&bytes[byte..here.start]);
         let start = made.bytes.len();
         made.bytes.extend_from_slice(&encoded);
-        made.spans.push((here.clone(), start..made.bytes.len()));
-        made.text += &text[at..inner.start];
-        made.text += piece;
+        made.changes.push((here.clone(), start..made.bytes.len()));
+        made.parts.extend([&text[at..inner.start], piece]);
         (byte, at) = (here.end, inner.end);
     }
     made.bytes.extend_from_slice(&bytes[byte..]);
-    made.text += &text[at..];
+    made.parts.push(&text[at..]);
     if count == 0 {
         return Err(Refusal::Same);
     }
     if !made.is_proved(bytes, decoded.format) {
         return Err(Refusal::Unproved);
     }
-    Ok(Replaced { bytes: made.bytes, before: text.to_owned(), after: made.text, count, rung })
+    Ok(Replaced { bytes: made.bytes, changes: made.changes, count, rung })
 }
 
 /// The part of a match that really changes: what old and new begin and end with in common stays untouched.
@@ -237,18 +232,18 @@ fn narrowed<'a>(text: &str, range: &Range<usize>, new: &'a str) -> (Range<usize>
 }
 
 /// The result, and which bytes of it are new.
-struct Made {
+struct Made<'a> {
     bytes: Vec<u8>,
-    text: String,
-    /// Pieces of the file and the pieces in their place.
-    spans: Vec<(Range<usize>, Range<usize>)>,
+    /// Its text: pieces of the old one, and the pieces between them that are new.
+    parts: Vec<&'a str>,
+    changes: Vec<Change>,
 }
 
-impl Made {
-    /// Whether every byte outside of the spans is the one that was there, and the whole reads as it should.
+impl Made<'_> {
+    /// Whether every byte outside of the changes is the one that was there, and the whole reads as it should.
     fn is_proved(&self, before: &[u8], format: Format) -> bool {
         let (mut from, mut to) = (0, 0);
-        for (old, new) in &self.spans {
+        for (old, new) in &self.changes {
             if before.get(from..old.start) != self.bytes.get(to..new.start) {
                 return false;
             }
@@ -256,10 +251,15 @@ impl Made {
         }
         let rest = before.get(from..).is_some() && before.get(from..) == self.bytes.get(to..);
         let reads = || match format.charset {
-            Charset::Utf8 if !format.damaged => self.bytes.get(format.bom..) == Some(self.text.as_bytes()),
-            _ => Decoded::new(&self.bytes, format).text == self.text,
+            Charset::Utf8 if !format.damaged => self.is_text(self.bytes.get(format.bom..).unwrap_or_default()),
+            _ => self.is_text(Decoded::new(&self.bytes, format).text.as_bytes()),
         };
         rest && reads()
+    }
+
+    /// Whether this is the text.
+    fn is_text(&self, bytes: &[u8]) -> bool {
+        self.parts.iter().try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes())).is_some_and(<[u8]>::is_empty)
     }
 }
 

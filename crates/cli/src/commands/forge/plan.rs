@@ -1,7 +1,7 @@
 //! `helve forge plan`: the captain asks, drafts in memory, and writes the plan.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, BufRead as _, IsTerminal as _},
     process::ExitCode,
     sync::Arc,
 };
@@ -169,8 +169,7 @@ impl Captain {
 /// What the user types; none at the end.
 fn heard() -> Result<Option<String>, Fault> {
     if io::stdin().is_terminal() {
-        print!("> ");
-        io::stdout().flush()?;
+        print::bytes(b"> ");
     }
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line)?;

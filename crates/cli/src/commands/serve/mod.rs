@@ -132,9 +132,12 @@ impl Args {
             () = &mut stopping => return Ok(()),
             () = std::future::ready(()) => {}
         }
-        remark!("helve: http://{at}/?token={}", pass.token());
+        remark!("helve: http://{}/?token={}", http::near(at), pass.token());
         if !is_loopback(at.ip()) {
             remark!("helve: other machines can reach {at}; the token goes there unencrypted");
+        }
+        if at.ip().is_unspecified() && self.allow_host.is_empty() {
+            remark!("helve: they are answered under the names that --allow-host gives; there are none");
         }
         let site = Site::new(bench.clone(), board.clone(), turns, hub.clone(), (pass, hooks), closing.clone());
         let site = Arc::new(site);

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 use helve_contract::{
     Error, FileFault, Result, SafePath,
     ports::{Find, Found, FoundFile, Kind, Noise, Order},
@@ -14,7 +14,7 @@ use helve_contract::{
 use ignore::{DirEntry, WalkState};
 use rustix::fs::{AtFlags, OFlags, fstat, statat};
 
-use super::{Clock, Start, builder};
+use super::{Clock, Start, builder, start::under};
 use crate::local::{
     beneath::Beneath,
     files::{kind, modified},
@@ -54,9 +54,9 @@ pub(crate) enum Wanted {
     /// The name contains this.
     Part(Vec<u8>),
     /// The name matches.
-    Name(GlobMatcher),
+    Name(GlobSet),
     /// The path beneath the start matches; it begins with these folders.
-    Path(GlobMatcher, PathBuf),
+    Path(GlobSet, PathBuf),
 }
 
 impl Wanted {
@@ -72,8 +72,9 @@ impl Wanted {
             .backslash_escape(true)
             .empty_alternates(true)
             .build()
-            .map_err(|error| Error::failed(format!("the pattern `{pattern}` is not a glob: {}", error.kind())))?
-            .compile_matcher();
+            // A set of one: unlike a lone matcher, it knows plain patterns such as `**/*.rs` from others.
+            .and_then(|glob| GlobSet::builder().add(glob).build())
+            .map_err(|error| Error::failed(format!("the pattern `{pattern}` is not a glob: {}", error.kind())))?;
         if !find.whole_path && !pattern.contains('/') {
             return Ok(Self::Name(glob));
         }
@@ -130,7 +131,7 @@ impl Hits {
 fn walk(start: &Start<'_>, find: &Find, wanted: &Wanted, noise: Noise, clock: &Clock) -> Hits {
     let all = Mutex::new(Hits::default());
     builder(start, noise).build_parallel().run(|| {
-        let mut finder = Finder { start, find, wanted, clock, own: Hits::default(), all: &all };
+        let mut finder = Finder { start, find, wanted, clock, met: 0, own: Hits::default(), all: &all };
         Box::new(move |entry| finder.visit(entry.ok()))
     });
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -144,18 +145,22 @@ struct Finder<'a> {
     find: &'a Find,
     wanted: &'a Wanted,
     clock: &'a Clock,
+    /// How many entries it met.
+    met: u32,
     own: Hits,
     all: &'a Mutex<Hits>,
 }
 
 impl Finder<'_> {
     fn visit(&mut self, entry: Option<DirEntry>) -> WalkState {
-        if self.clock.is_over() {
+        // To look at the clock takes as long as to match a name.
+        if self.met.is_multiple_of(64) && self.clock.is_over() {
             return WalkState::Quit;
         }
+        self.met = self.met.wrapping_add(1);
         let Some(entry) = entry.filter(|entry| entry.depth() > 0) else { return WalkState::Continue };
         let Some(path) = self.start.relative(entry.path()) else { return WalkState::Skip };
-        let beneath_start = path.strip_prefix(&self.start.real).unwrap_or(path);
+        let beneath_start = under(&self.start.real, path).unwrap_or(path);
         let kind = match entry.file_type() {
             Some(it) if it.is_dir() => Kind::Folder,
             Some(it) if it.is_file() => Kind::File,

@@ -1,6 +1,8 @@
 //! Where a walk starts, and what it passes over.
 
 use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -54,13 +56,23 @@ impl<'a> Start<'a> {
 
     /// The path of something met, beneath the root; nothing for what must not be seen.
     pub(in crate::local) fn relative<'p>(&self, met: &'p Path) -> Option<&'p Path> {
-        let relative = met.strip_prefix(&self.path.root().dir).ok()?;
-        if is_temporary(relative.file_name().unwrap_or_default().as_encoded_bytes()) {
+        let relative = under(&self.path.root().dir, met)?;
+        let bytes = relative.as_os_str().as_bytes();
+        if is_temporary(&bytes[memchr::memrchr(b'/', bytes).map_or(0, |at| at + 1)..]) {
             return None;
         }
         let denied = self.ruled && self.path.rules().denial(relative, Access::Read).is_some();
         (!denied).then_some(relative)
     }
+}
+
+/// A path beneath a folder. The walker spells its paths as it spells the folder, so that bytes are compared and not names.
+pub(super) fn under<'p>(folder: &Path, path: &'p Path) -> Option<&'p Path> {
+    let (folder, path) = (folder.as_os_str().as_bytes(), path.as_os_str().as_bytes());
+    let rest = path.strip_prefix(folder)?;
+    let is_whole = folder.is_empty() || folder.ends_with(b"/") || rest.is_empty();
+    let rest = if is_whole { rest } else { rest.strip_prefix(b"/")? };
+    Some(Path::new(OsStr::from_bytes(rest)))
 }
 
 /// How many threads walk: all cores, to a degree.
@@ -86,4 +98,24 @@ pub(in crate::local) fn builder(start: &Start<'_>, noise: Noise) -> WalkBuilder 
         builder.add_custom_ignore_filename(".rgignore");
     }
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_under_a_whole_folder() {
+        let seen = |folder: &str, path: &'static str| under(Path::new(folder), Path::new(path)).map(Path::to_owned);
+        for (folder, path, want) in [
+            ("/w", "/w/a/b", Some("a/b")),
+            ("/w", "/w", Some("")),
+            ("/w", "/wide/a", None),
+            ("/", "/a", Some("a")),
+            ("", "a/b", Some("a/b")),
+            ("a", "b/a", None),
+        ] {
+            assert_eq!(seen(folder, path).as_deref(), want.map(Path::new), "{folder} {path}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::OnceLock};
 
 use super::{index, shelf::Probe};
-use crate::embed::words;
+use crate::embed::{Direction, words};
 
 /// Bytes of a question that are read; what comes later adds nothing.
 const MOST: usize = 4096;
@@ -39,7 +39,7 @@ pub(super) struct Token {
     pub(super) id: u16,
     pub(super) stem: u16,
     /// Its direction, and how much it says by itself.
-    pub(super) direction: Vec<f32>,
+    pub(super) direction: Direction,
     pub(super) says: f32,
     /// It is in every text.
     pub(super) common: bool,

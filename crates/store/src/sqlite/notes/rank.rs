@@ -46,8 +46,10 @@ pub(super) struct Ranking<'a> {
     words: &'static Words,
     /// What each token of the question counts by likeness, and by itself.
     counts: Vec<(f32, f32)>,
-    /// Likeness of a passage's token to each token of the question, as far as needed.
-    likeness: HashMap<u16, Box<[f32]>>,
+    /// Likeness of a passage's token to each token of the question, as far as needed; and where each token's begins
+    /// there, counted from 1.
+    likeness: Vec<f32>,
+    begins: Vec<u32>,
     usual: f32,
 }
 
@@ -62,7 +64,8 @@ impl<'a> Ranking<'a> {
         };
         let counts = query.tokens.iter().map(count).collect();
         let usual = shelf.usual_length();
-        Self { shelf, query, weights, words: words(), counts, likeness: HashMap::new(), usual }
+        let begins = vec![0; usize::from(u16::MAX) + 1];
+        Self { shelf, query, weights, words: words(), counts, likeness: Vec::new(), begins, usual }
     }
 
     /// The passages that fit, with their scores. `found` are those that must be looked at, `allowed` all that may come.
@@ -141,19 +144,24 @@ impl<'a> Ranking<'a> {
         told(fit(it) + lent)
     }
 
+    /// How like a token is to each token of the question.
+    fn likeness(&mut self, token: u16) -> &[f32] {
+        let begin = &mut self.begins[usize::from(token)];
+        if *begin == 0 {
+            let (direction, _) = self.words.direction(token);
+            *begin = self.likeness.len() as u32 + 1;
+            self.likeness.extend(self.query.tokens.iter().map(|it| it.direction.likeness(&direction)));
+        }
+        &self.likeness[*begin as usize - 1..][..self.query.tokens.len()]
+    }
+
     /// How well a passage fits by itself.
     fn alone(&mut self, it: usize) -> f32 {
-        let tokens = self.shelf.tokens(it);
-        let mut nearest = vec![0.0_f32; self.query.tokens.len()];
-        let mut times = vec![0_u32; self.query.tokens.len()];
-        for token in tokens {
-            let (query, words) = (self.query, self.words);
-            let likeness = self.likeness.entry(*token).or_insert_with(|| {
-                let (direction, _) = words.direction(*token);
-                let near = |it: &super::query::Token| it.direction.iter().zip(&direction).map(|(a, b)| a * b).sum();
-                query.tokens.iter().map(near).collect()
-            });
-            nearest.iter_mut().zip(likeness.iter()).for_each(|(most, it)| *most = most.max(*it));
+        let (shelf, query, words) = (self.shelf, self.query, self.words);
+        let mut nearest = vec![0.0_f32; query.tokens.len()];
+        let mut times = vec![0_u32; query.tokens.len()];
+        for token in shelf.tokens(it) {
+            nearest.iter_mut().zip(self.likeness(*token)).for_each(|(most, it)| *most = most.max(*it));
             let stem = words.stem(*token);
             times.iter_mut().zip(&query.tokens).for_each(|(times, it)| *times += u32::from(it.stem == stem));
         }

@@ -8,13 +8,18 @@ use super::{
     Hunk, Line, Side,
     place::{Fit, Lines, Miss, Place, plain},
 };
-use crate::fs::text::{Decoded, detect, encode};
+use crate::fs::{
+    diff::Change,
+    text::{Decoded, detect, encode},
+};
 
 /// A file after its hunks.
 #[derive(Debug)]
 pub(in crate::fs) struct Changed {
     /// All of it.
     pub(in crate::fs) bytes: Vec<u8>,
+    /// Which bytes are others now.
+    pub(in crate::fs) changes: Vec<Change>,
     /// What was overlooked to make a hunk fit.
     pub(in crate::fs) notes: Vec<String>,
 }
@@ -30,7 +35,8 @@ pub(in crate::fs) fn apply(path: &str, bytes: &[u8], hunks: &[Hunk]) -> Result<C
     }
     .map_err(|(hunk, miss)| missed(path, text, hunks, hunk, &miss))?;
 
-    let mut result = Vec::with_capacity(bytes.len() + 256);
+    let more: usize = edits.iter().map(|(_, new)| new.len()).sum();
+    let (mut result, mut changes) = (Vec::with_capacity(bytes.len() + more), Vec::with_capacity(edits.len()));
     let mut copied = 0;
     for (range, new) in edits {
         let torn = || Error::failed(format!("{path}: the lines to change are not whole characters of the file"));
@@ -39,15 +45,17 @@ pub(in crate::fs) fn apply(path: &str, bytes: &[u8], hunks: &[Hunk]) -> Result<C
             Error::failed(format!("{path} is written in {}, which has no `{it}`; nothing was changed", format.charset))
         })?;
         result.extend_from_slice(&bytes[copied..range.start]);
+        let start = result.len();
         result.extend_from_slice(&new);
         copied = range.end;
+        changes.push((range, start..result.len()));
     }
     result.extend_from_slice(&bytes[copied..]);
     let notes = places.iter().enumerate().filter_map(|(number, place)| {
         let told = place.fit.told()?;
         Some(format!("{path}: hunk {} fits at line {} without regard to {told}", number + 1, place.at + 1))
     });
-    Ok(Changed { bytes: result, notes: notes.collect() })
+    Ok(Changed { bytes: result, changes, notes: notes.collect() })
 }
 
 /// Whether a carriage return by itself ends a line.
@@ -97,7 +105,7 @@ type Edits = Vec<(Range<usize>, String)>;
 
 fn edits(text: &str, hunks: &[Hunk], returns: Returns) -> Result<(Edits, Vec<Place>), (usize, Miss)> {
     let spans = split(text, returns);
-    let lines = Lines::new(spans.iter().map(|span| &text[span.start..span.end]).collect());
+    let lines = Lines::new(spans.iter().map(|span| &text[span.start..span.end]).collect(), hunks);
     let places = lines.place(hunks)?;
     let file = File { text, spans: &spans, usual: usual_end(text, &spans) };
     let mut edits = Vec::new();
@@ -277,7 +285,8 @@ fn missed(path: &str, text: &str, hunks: &[Hunk], number: usize, miss: &Miss) ->
     let hunk = &hunks[number];
     let which = format!("{path}: hunk {} (line {} of the patch)", number + 1, hunk.line);
     let spans = split(text, Returns::End);
-    let lines = Lines::new(spans.iter().map(|span| &text[span.start..span.end]).collect());
+    let texts = spans.iter().map(|span| &text[span.start..span.end]).collect();
+    let lines = Lines::new(texts, std::slice::from_ref(hunk));
     let told = match miss {
         Miss::Head(head) => {
             let near = Hunk { lines: vec![Line { side: Side::Old, text: head.clone() }], ..Hunk::default() };

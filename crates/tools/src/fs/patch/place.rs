@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
 };
 
 use super::{Hunk, Side};
@@ -68,20 +68,24 @@ pub(super) enum Miss {
     Indent(usize),
 }
 
-/// The lines of a file, ready to be searched many times.
+/// The lines of a file, ready to be searched for the lines of some hunks.
 pub(super) struct Lines<'a> {
     pub(super) texts: Vec<&'a str>,
     /// What remains of each line without blanks and typography.
     folds: Vec<u64>,
-    index: HashMap<u64, Vec<usize>>,
+    /// Where the lines are that the hunks name.
+    index: HashMap<u64, Vec<usize>, BuildHasherDefault<Mark>>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(texts: Vec<&'a str>) -> Self {
+    pub(super) fn new(texts: Vec<&'a str>, hunks: &[Hunk]) -> Self {
+        let named = hunks.iter().flat_map(|it| it.heads.iter().map(String::as_str).chain(it.old()));
+        let mut index: HashMap<_, Vec<usize>, _> = named.map(|line| (mark(line), Vec::new())).collect();
         let folds: Vec<u64> = texts.iter().map(|text| mark(text)).collect();
-        let mut index: HashMap<u64, Vec<usize>> = HashMap::new();
         for (at, fold) in folds.iter().enumerate() {
-            index.entry(*fold).or_default().push(at);
+            if let Some(places) = index.get_mut(fold) {
+                places.push(at);
+            }
         }
         Self { texts, folds, index }
     }
@@ -219,6 +223,24 @@ fn choose(found: &[usize], hunk: &Hunk, drift: isize, twins: &impl Fn() -> usize
 /// How many lines at the end of a hunk are empty context.
 fn blank_end(hunk: &Hunk) -> usize {
     hunk.lines.iter().rev().take_while(|line| line.side == Side::Both && line.text.is_empty()).count()
+}
+
+/// The hash of a hash is itself.
+#[derive(Default)]
+struct Mark(u64);
+
+impl Hasher for Mark {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |mark, byte| mark.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, mark: u64) {
+        self.0 = mark;
+    }
 }
 
 fn mark(line: &str) -> u64 {

@@ -17,7 +17,7 @@ use crate::fs::text::Format;
 /// Files whose places are kept; the one read longest ago is forgotten first.
 const FILES: usize = 16;
 /// Bytes from one place to the next, about.
-const STEP: usize = 64 << 10;
+const STEP: usize = 16 << 10;
 
 static KNOWN: Mutex<VecDeque<Arc<Known>>> = Mutex::new(VecDeque::new());
 

@@ -7,8 +7,8 @@ use std::fmt::{self, Write};
 pub struct Page {
     /// The file, as the model knows it.
     pub path: String,
-    /// The lines as they are in the file, without their ends; a `\r` before the end is still there.
-    pub lines: Vec<String>,
+    /// The lines as they are in the file; a `\r` before the end is still there.
+    pub(super) lines: Lines,
     /// Number of the first one, counted from 1.
     pub start: u64,
     /// How many lines the whole file has.
@@ -19,10 +19,35 @@ pub struct Page {
     pub size: u64,
     /// What is to be said about the encoding.
     pub encoding: Option<String>,
-    /// What ends a line: `\n`, or `\r` in files of old.
-    pub(super) end: &'static str,
     /// The last line that is shown has an end.
     pub(super) ended: bool,
+}
+
+/// Lines in one piece of memory, each with its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lines {
+    text: String,
+    /// Where the end of each line is, which is one byte long.
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    /// Lines that end at these places.
+    pub(super) fn new(text: String, ends: Vec<usize>) -> Self {
+        Self { text, ends }
+    }
+
+    /// One more line.
+    pub(super) fn push(&mut self, line: &str, end: u8) {
+        self.text.push_str(line);
+        self.ends.push(self.text.len());
+        self.text.push(char::from(end));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| &self.text[std::mem::replace(&mut start, end + 1)..*end])
+    }
 }
 
 /// How many lines a file has.
@@ -67,9 +92,12 @@ impl Page {
     /// how to ask for line `n`.
     #[must_use]
     pub fn numbered(&self, hint: fn(n: u64) -> String) -> String {
-        let mut text = String::new();
-        for (number, line) in (self.start..).zip(self.shown()) {
-            _ = writeln!(text, "{number:>6}\t{line}");
+        let mut text = String::with_capacity(self.lines.text.len() + 8 * self.lines.ends.len());
+        let mut number = Counter::from(self.start);
+        for line in self.shown() {
+            number.push(&mut text);
+            text.push_str(line);
+            text.push('\n');
         }
         for note in self.notes(hint) {
             _ = writeln!(text, "[{note}]");
@@ -86,11 +114,8 @@ impl Page {
     /// The lines with the ends that they have in the file.
     #[must_use]
     pub fn exact(&self) -> String {
-        let mut text = self.lines.join(self.end);
-        if self.ended {
-            text += self.end;
-        }
-        text
+        let length = self.lines.ends.last().map_or(0, |end| end + usize::from(self.ended));
+        self.lines.text[..length].to_owned()
     }
 
     /// What there is to say below the lines, one remark each: that the file is empty, its encoding, where to go on.
@@ -106,17 +131,69 @@ impl Page {
     /// The line after the last one shown, if there is one.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
-        let next = self.start + self.lines.len() as u64;
+        let next = self.start + self.lines.ends.len() as u64;
         self.cut.map(|_| next)
     }
 
     /// Number of the last line shown; one less than the first when there is none.
     #[must_use]
     pub fn last(&self) -> u64 {
-        self.start + self.lines.len() as u64 - 1
+        self.start + self.lines.ends.len() as u64 - 1
     }
 
     fn shown(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|line| line.strip_suffix('\r').unwrap_or(line))
+    }
+}
+
+/// Numbers in six columns, one after another. There may be a hundred thousand of them, so no formatter is asked.
+struct Counter {
+    digits: [u8; 20],
+    /// Where the number begins.
+    first: usize,
+}
+
+impl Counter {
+    fn from(number: u64) -> Self {
+        let (mut digits, mut first, mut left) = ([b' '; 20], 20, number);
+        while left > 0 || first == 20 {
+            first -= 1;
+            digits[first] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        Self { digits, first }
+    }
+
+    /// Writes the number and a tab, and counts on.
+    fn push(&mut self, text: &mut String) {
+        text.push_str(str::from_utf8(&self.digits[self.first.min(14)..]).unwrap_or_default());
+        text.push('\t');
+        let mut at = 19;
+        while at > self.first && self.digits[at] == b'9' {
+            self.digits[at] = b'0';
+            at -= 1;
+        }
+        match self.digits[at] {
+            b'9' if at > 0 => {
+                self.digits[at] = b'0';
+                self.first = at - 1;
+                self.digits[self.first] = b'1';
+            }
+            digit => self.digits[at] = digit.saturating_add(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_in_columns() {
+        for first in [0, 1, 8, 95, 999_990, 99_999_995, u64::MAX - 20] {
+            let (mut text, mut counter) = (String::new(), Counter::from(first));
+            (0..20).for_each(|_| counter.push(&mut text));
+            assert_eq!(text, (first..first + 20).map(|it| format!("{it:>6}\t")).collect::<String>());
+        }
     }
 }

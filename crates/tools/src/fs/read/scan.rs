@@ -12,7 +12,7 @@ use memchr::{memchr, memchr_iter};
 use super::{
     CHUNK, Read,
     known::{self, Known},
-    page::{CutBy, Page, Total},
+    page::{CutBy, Lines, Page, Total},
 };
 use crate::fs::text::{self, Charset, Format};
 
@@ -21,8 +21,9 @@ const MOST: usize = 4 << 20;
 const MOST_LINES: usize = 200_000;
 /// Files larger than this are not read to the end only to count their lines.
 const COUNTED: u64 = 256 << 20;
-/// What is read at first from a place that is known to be near.
+/// What is read at first from a place that is known to be near, at most, and what is added to an estimate.
 const NEAR: u64 = 256 << 10;
+const LEAST: u64 = 8 << 10;
 /// A change within this time of another one might not show in a file's times.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -56,7 +57,9 @@ pub(super) async fn known_page(call: &Call, path: &SafePath, read: &Read) -> Res
     scan.end = known.end;
     let mut at;
     (scan.line, at) = known.before(read.start.get());
-    let mut step = NEAR;
+    // About as much as the lines will take, and one more that shows that there are more.
+    let lines = read.start.get() - scan.line + read.limit.unwrap_or(MOST_LINES) as u64 + 2;
+    let mut step = (lines.saturating_mul(known.size / known.ends.max(1) + 1) + LEAST).min(NEAR);
     while scan.full.is_none() && at < known.size {
         call.still_wanted()?;
         let Ok(chunk) = call.host().read(path, Span { start: at, len: step.min(known.size - at) }).await else {
@@ -147,9 +150,11 @@ struct Scan {
     /// How many bytes of one line are kept, and how many characters are shown.
     keep: usize,
     max_line: usize,
-    kept: Vec<(Vec<u8>, u64)>,
-    /// The line that is being read: what is kept of it, and how long it is.
-    open: Vec<u8>,
+    /// What is kept of the lines, each with its end, and of the one that is being read.
+    bytes: Vec<u8>,
+    /// Where the end of each line that is kept is, and how long the line is in the file.
+    kept: Vec<(usize, u64)>,
+    /// How long the line is that is being read.
     length: u64,
     last_ended: bool,
     full: Option<CutBy>,
@@ -177,8 +182,8 @@ impl Scan {
             bytes_left,
             keep: max_line.saturating_mul(4).min(bytes_left.saturating_add(4)),
             max_line,
+            bytes: Vec::new(),
             kept: Vec::new(),
-            open: Vec::new(),
             length: 0,
             last_ended: false,
             full: None,
@@ -206,6 +211,9 @@ impl Scan {
             let Some(rest) = self.skip(bytes) else { return };
             bytes = rest;
         }
+        if self.full.is_none() && self.length == 0 {
+            bytes = self.take(bytes);
+        }
         while self.full.is_none() {
             let Some(at) = memchr(self.end, bytes) else { break };
             self.grow(&bytes[..at]);
@@ -218,6 +226,31 @@ impl Scan {
             self.line += memchr_iter(self.end, bytes).count() as u64;
             self.length = u64::from(bytes.last() != Some(&self.end));
         }
+    }
+
+    /// Takes lines together for as long as there is nothing to do with any of them but to keep it. What is left begins
+    /// with another kind of line.
+    fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (before, mut start) = (self.bytes.len(), 0);
+        for at in memchr_iter(self.end, bytes) {
+            let length = at - start;
+            if self.lines_left == 0 || length > self.bytes_left || length > self.keep || length > self.max_line {
+                break;
+            }
+            self.lines_left -= 1;
+            self.bytes_left = self.bytes_left.saturating_sub(length + 1);
+            self.kept.push((before + at, length as u64));
+            start = at + 1;
+            self.last_ended = true;
+        }
+        let (taken, rest) = bytes.split_at(start);
+        if self.nul.is_none() {
+            let line = |at: usize| self.line + memchr_iter(self.end, &taken[..at]).count() as u64;
+            self.nul = memchr(0, taken).map(line);
+        }
+        self.line += memchr_iter(self.end, taken).count() as u64;
+        self.bytes.extend_from_slice(taken);
+        rest
     }
 
     /// Passes over the lines before the page. `None` when the page does not begin in these bytes.
@@ -235,30 +268,40 @@ impl Scan {
         Some(&bytes[at + 1..])
     }
 
+    /// Where the line begins that is being read.
+    fn opened(&self) -> usize {
+        self.kept.last().map_or(0, |(end, _)| end + 1)
+    }
+
     /// More of the line that is being read.
     fn grow(&mut self, bytes: &[u8]) {
-        let room = self.keep.saturating_sub(self.open.len()).min(bytes.len());
+        let has = self.bytes.len() - self.opened();
+        let bytes_kept = &bytes[..self.keep.saturating_sub(has).min(bytes.len())];
         if self.nul.is_none() {
-            self.nul = memchr(0, &bytes[..room]).map(|_| self.line);
+            self.nul = memchr(0, bytes_kept).map(|_| self.line);
         }
-        self.open.extend_from_slice(&bytes[..room]);
+        self.bytes.extend_from_slice(bytes_kept);
         self.length += bytes.len() as u64;
     }
 
     /// The line is complete: it is kept, or the page is full.
     fn close(&mut self, ended: bool) {
-        let cost = shown_bytes(&self.open, self.max_line) + 1;
+        let start = self.opened();
+        let cost = shown_bytes(&self.bytes[start..], self.max_line) + 1;
         if self.lines_left == 0 {
             self.full = Some(CutBy::Lines);
         } else if cost > self.bytes_left + 1 && !self.kept.is_empty() {
             self.full = Some(CutBy::Bytes);
+        }
+        if self.full.is_some() {
+            self.bytes.truncate(start);
         } else {
             self.lines_left -= 1;
             self.bytes_left = self.bytes_left.saturating_sub(cost);
-            self.kept.push((std::mem::take(&mut self.open), self.length));
+            self.kept.push((self.bytes.len(), self.length));
+            self.bytes.push(self.end);
             self.last_ended = ended;
         }
-        self.open.clear();
         self.length = 0;
         self.line += u64::from(ended);
         if !ended && self.full.is_some() {
@@ -268,7 +311,40 @@ impl Scan {
 
     /// Whether the line that is being read is longer than can be shown, so that only its length is of interest.
     fn cut_in_line(&self) -> bool {
-        self.line >= self.start && self.open.len() >= self.keep
+        self.line >= self.start && self.bytes.len() - self.opened() >= self.keep
+    }
+
+    /// The lines that are kept, and how long each is in the file.
+    fn lines_kept(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let mut start = 0;
+        self.kept.iter().map(move |(end, length)| (&self.bytes[std::mem::replace(&mut start, end + 1)..*end], *length))
+    }
+
+    /// The lines as text, where nothing about them is out of the ordinary.
+    fn as_they_are(&mut self) -> Option<Lines> {
+        let utf8 = self.wide.is_some() || self.format.charset == Charset::Utf8;
+        let whole = |(line, length): (&[u8], u64)| line.len() <= self.max_line && line.len() as u64 == length;
+        if !utf8 || !self.lines_kept().all(whole) {
+            return None;
+        }
+        match String::from_utf8(std::mem::take(&mut self.bytes)) {
+            Ok(text) => Some(Lines::new(text, self.kept.iter().map(|(end, _)| *end).collect())),
+            Err(error) => {
+                self.bytes = error.into_bytes();
+                None
+            }
+        }
+    }
+
+    /// The lines as text, one by one: decoded, and cut where they are too long.
+    fn one_by_one(&mut self, whole: bool) -> Lines {
+        let damaged = self.lines_kept().any(|(line, _)| self.is_damaged(line));
+        self.format.damaged |= damaged;
+        let mut lines = Lines::default();
+        for (line, length) in self.lines_kept() {
+            lines.push(&self.text(line, length, whole), self.end);
+        }
+        lines
     }
 
     /// Whether a line has bytes that are not UTF-8, though the file's beginning has none.
@@ -293,10 +369,9 @@ impl Scan {
             let has = if size == 0 { "is empty".to_owned() } else { format!("has {}", lines(count)) };
             return Err(Error::failed(format!("{path} {has}; line {start} is past its end")));
         }
-        self.format.damaged |= self.kept.iter().any(|(line, _)| self.is_damaged(line));
         let shown = self.kept.len() as u64;
         let more = self.full.or((!whole || start + shown <= count).then_some(CutBy::Lines));
-        let lines = self.kept.iter().map(|(line, length)| self.text(line, *length, whole)).collect();
+        let lines = self.as_they_are().unwrap_or_else(|| self.one_by_one(whole));
         let total = if whole { Total::Exactly(count) } else { Total::MoreThan(count.saturating_sub(1)) };
         Ok(Page {
             path: path.to_string(),
@@ -306,7 +381,6 @@ impl Scan {
             cut: more,
             size,
             encoding: self.format.note(),
-            end: if self.end == b'\r' { "\r" } else { "\n" },
             ended: self.last_ended,
         })
     }

@@ -14,13 +14,18 @@ pub(super) struct Folded<'a> {
 }
 
 impl<'a> Folded<'a> {
-    pub(super) fn new(text: &'a str, fold: fn(char) -> char) -> Self {
-        let old_style =
-            memchr::memchr(b'\r', text.as_bytes()).is_some() && memchr::memchr(b'\n', text.as_bytes()).is_none();
-        let same = |it: char| fold(it) == it;
-        if !text.contains('\r') && (text.is_ascii() || text.chars().all(same)) {
-            return Self { text: text.into(), marks: Vec::new(), old_style };
+    /// With nothing folded but line ends.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self::with(text, |it| it, |_| true)
+    }
+
+    /// With each character folded; `same` tells where that changes nothing in a text.
+    pub(super) fn with(text: &'a str, fold: fn(char) -> char, same: fn(&str) -> bool) -> Self {
+        let returns = memchr::memchr(b'\r', text.as_bytes()).is_some();
+        if !returns && same(text) {
+            return Self { text: text.into(), marks: Vec::new(), old_style: false };
         }
+        let old_style = returns && memchr::memchr(b'\n', text.as_bytes()).is_none();
         let mut plain = String::with_capacity(text.len());
         let mut marks = Vec::new();
         let mut chars = text.char_indices().peekable();
@@ -71,6 +76,9 @@ pub(super) fn plain(pattern: &str, within: &Folded) -> String {
 
 /// How most lines of a text end; `None` when it has no line ends.
 pub(super) fn usual(text: &str) -> Option<&'static str> {
+    if memchr::memchr(b'\r', text.as_bytes()).is_none() {
+        return memchr::memchr(b'\n', text.as_bytes()).map(|_| "\n");
+    }
     most(breaks(text))
 }
 
@@ -133,7 +141,7 @@ mod tests {
     #[test]
     fn finds_the_way_back() {
         let text = "a\r\n“b”\nc\r\nd";
-        let folded = Folded::new(text, |it| if matches!(it, '“' | '”') { '"' } else { it });
+        let folded = Folded::with(text, |it| if matches!(it, '“' | '”') { '"' } else { it }, str::is_ascii);
         assert_eq!(folded.text, "a\n\"b\"\nc\nd");
         let found: Vec<_> = folded.find("\n\"b\"\nc\n").map(|range| &text[range]).collect();
         assert_eq!(found, ["\r\n“b”\nc\r\n"]);

@@ -177,7 +177,7 @@ pub(super) fn plain(it: char) -> char {
 }
 
 fn typography(text: &str, old: &str, new: &str, all: bool) -> Result<Finds, Refusal> {
-    let (folded, usual) = (Folded::new(text, plain), usual(text));
+    let (folded, usual) = (Folded::with(text, plain, str::is_ascii), usual(text));
     let sought: String = ends::plain(old, &folded).chars().map(plain).collect();
     let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
     Finds::gather(folded.find(&sought), all, |range| {

@@ -17,7 +17,7 @@ const CANDIDATES: usize = 12;
 
 /// What to say about a text that is not there.
 pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
-    let folded = Folded::new(text, |it| it);
+    let folded = Folded::new(text);
     let file = &*folded.text;
     let old = &*ends::plain(old, &folded);
     let new = &*ends::plain(new, &folded);

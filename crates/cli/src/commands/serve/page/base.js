@@ -143,26 +143,35 @@ const act = async (node, work, done) => {
   }
   node.disabled = false;
 };
-/// A button that wants to be pressed twice.
-const sure = (text, really, work, kind = 'small no') => {
+/// Buttons that were pressed once, by the address they ask for.
+const half = new Map();
+/// A button that wants to be pressed twice. It asks for the address `to`, and then does `next`. When it is drawn anew
+/// between the two, it keeps the first press and the focus.
+const sure = ({ text, really, to, body, method = 'POST', next, kind = 'small no' }) => {
+  const rest = () => {
+    clearTimeout((half.get(to) || {}).timer);
+    half.delete(to);
+    node.textContent = text;
+  };
+  const wait = () => {
+    node.textContent = really;
+    half.set(to, { node, timer: setTimeout(rest, 8000) });
+  };
   const node = button(
     text,
     () => {
-      if (node.dataset.sure) {
-        clearTimeout(node.timer);
-        delete node.dataset.sure;
-        node.textContent = text;
-        return act(node, work);
-      }
-      node.dataset.sure = '1';
-      node.textContent = really;
-      node.timer = setTimeout(() => {
-        delete node.dataset.sure;
-        node.textContent = text;
-      }, 4000);
+      if (!half.has(to)) return wait();
+      rest();
+      return act(node, () => ask(to, method, body).then(next));
     },
     kind,
   );
+  const old = half.get(to);
+  if (old) {
+    clearTimeout(old.timer);
+    if (document.activeElement === old.node) queueMicrotask(() => node.focus({ preventScroll: true }));
+    wait();
+  }
   return node;
 };
 const copy = text =>

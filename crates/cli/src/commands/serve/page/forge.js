@@ -3,7 +3,9 @@
   let current = null,
     seen = '',
     timer = 0,
-    chosen = null;
+    chosen = null,
+    // Whether changes of a plan wait for the person at the page.
+    asks = false;
   // How executions in this process ended, by run.
   const ends = new Map();
   const kinds = {
@@ -109,6 +111,15 @@
           : null,
       ),
     ]);
+  /// A document with its headings; what comes before the first one has none.
+  const sections = text =>
+    text.split(/^## +/m).map((one, index) => {
+      const [head, ...rest] = index ? one.split('\n') : ['', one];
+      const words = rest.join('\n').trim();
+      return words
+        ? el('div', { class: 'tight' }, head ? el('h4', {}, head) : null, el('p', { class: 'words' }, words))
+        : null;
+    });
   const request = (run, it) => {
     const open = ['pending', 'open', 'proposed', 'emitted'].includes(String(it.status).toLowerCase());
     const give = (answer, text, done, kind) =>
@@ -132,7 +143,7 @@
         pill(String(it.status).toLowerCase().replace(/_/g, ' '), open ? 'weak' : ''),
         el('small', { class: 'push mono' }, it.id),
       ),
-      it.body ? el('p', { class: 'words' }, show(it.body)) : null,
+      sections(show(it.body || '')),
       open
         ? el(
             'div',
@@ -165,6 +176,19 @@
         )
       : null;
   };
+  const asking = () =>
+    el(
+      'label',
+      { class: 'check' },
+      el('input', {
+        type: 'checkbox',
+        checked: asks,
+        onchange: event => {
+          asks = event.currentTarget.checked;
+        },
+      }),
+      'Ask me before the plan changes',
+    );
   const whole = it => {
     const tasks = list(it.tasks),
       walks = list(it.walkthroughs),
@@ -185,24 +209,29 @@
           { class: 'push acts' },
           isOver || isOn
             ? null
-            : button(
-                'Run',
-                event =>
-                  act(
-                    event.currentTarget,
-                    () => ask(at('forge', it.id, 'run'), 'POST', {}).then(() => read(true)),
-                    'It runs.',
-                  ),
-                'main',
-              ),
+            : [
+                asking(),
+                button(
+                  'Run',
+                  event =>
+                    act(
+                      event.currentTarget,
+                      () => ask(at('forge', it.id, 'run'), 'POST', { ask_about_changes: asks }).then(() => read(true)),
+                      'It runs.',
+                    ),
+                  'main',
+                ),
+              ],
           !isOn && !isElsewhere
             ? null
-            : sure(
-                'Cancel',
-                'Really cancel it?',
-                () => ask(at('forge', it.id, 'cancel'), 'POST', {}).then(() => read(true)),
-                'no',
-              ),
+            : sure({
+                text: 'Cancel',
+                really: 'Really cancel it?',
+                to: at('forge', it.id, 'cancel'),
+                body: {},
+                next: () => read(true),
+                kind: 'no',
+              }),
         ),
       ),
       remarks(ends.get(it.id)),

@@ -218,7 +218,15 @@
           el(
             'div',
             { class: 'acts' },
-            isOn ? sure('Stop', 'Really stop it?', () => ask(at('tasks', it.id, 'stop'), 'POST', {}).then(look)) : null,
+            isOn
+              ? sure({
+                  text: 'Stop',
+                  really: 'Really stop it?',
+                  to: at('tasks', it.id, 'stop'),
+                  body: {},
+                  next: look,
+                })
+              : null,
           ),
         ];
       },

@@ -69,10 +69,15 @@
             },
             'small',
           ),
-          sure('Delete', 'Really delete it?', async () => {
-            await ask(at('memory', id), 'DELETE');
-            toast('Deleted.');
-            await read();
+          sure({
+            text: 'Delete',
+            really: 'Really delete it?',
+            to: at('memory', id),
+            method: 'DELETE',
+            next: () => {
+              toast('Deleted.');
+              return read();
+            },
           }),
         )
       : null;

@@ -125,7 +125,13 @@
             ? does('pause', 'Pause', 'It is paused.')
             : null,
         does('run', 'Run now', 'It is due now.'),
-        sure('Delete', 'Really delete it?', () => ask(at('schedules', id), 'POST', { action: 'delete' }).then(read)),
+        sure({
+          text: 'Delete',
+          really: 'Really delete it?',
+          to: at('schedules', id),
+          body: { action: 'delete' },
+          next: read,
+        }),
       ),
       fold('History', () => runs(id)),
     );

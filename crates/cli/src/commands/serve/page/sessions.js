@@ -233,12 +233,14 @@
   const page = (it, told, children) => {
     const sum = tokens(it),
       stop = it.running
-        ? sure(
-            'Stop',
-            'Really stop it?',
-            () => ask(at('sessions', it.id, 'stop'), 'POST', {}).then(() => reread()),
-            'no',
-          )
+        ? sure({
+            text: 'Stop',
+            really: 'Really stop it?',
+            to: at('sessions', it.id, 'stop'),
+            body: {},
+            next: () => reread(),
+            kind: 'no',
+          })
         : null;
     const turns = list(told.usage || it.usage);
     return {

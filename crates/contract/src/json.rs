@@ -1,0 +1,155 @@
+//! JSON written straight into bytes. A reply may be megabytes of text that are written twice, for the model and for the
+//! record; a general serializer looks at every byte by itself.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// Fields of an object while they are written, one after another.
+#[derive(Debug)]
+pub struct Fields(Vec<u8>);
+
+impl Fields {
+    /// An object that has no fields yet, after some bytes that stand before it.
+    #[must_use]
+    pub fn after(mut bytes: Vec<u8>) -> Self {
+        bytes.push(b'{');
+        Self(bytes)
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(mut self, key: &str, text: &str) -> Self {
+        self.key(key);
+        push_text(&mut self.0, text);
+        self
+    }
+
+    /// A text, if there is one.
+    #[must_use]
+    pub fn perhaps(self, key: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(key, text),
+            None => self,
+        }
+    }
+
+    /// Something whose JSON is there already.
+    #[must_use]
+    pub fn raw(mut self, key: &str, json: &[u8]) -> Self {
+        self.key(key);
+        self.0.extend_from_slice(json);
+        self
+    }
+
+    /// Something that is written by `write`, which gets the bytes so far and gives them back with its JSON.
+    #[must_use]
+    pub fn nested(mut self, key: &str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+        self.key(key);
+        Self(write(self.0))
+    }
+
+    /// Anything. A map whose keys are no strings is `null`.
+    #[must_use]
+    pub fn value(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
+        self.key(key);
+        let start = self.0.len();
+        if serde_json::to_writer(&mut self.0, value).is_err() {
+            self.0.truncate(start);
+            self.0.extend_from_slice(b"null");
+        }
+        self
+    }
+
+    /// The whole object.
+    #[must_use]
+    pub fn done(mut self) -> Vec<u8> {
+        self.0.push(b'}');
+        self.0
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.0.last() != Some(&b'{') {
+            self.0.push(b',');
+        }
+        push_text(&mut self.0, key);
+        self.0.push(b':');
+    }
+}
+
+/// Writes a text as JSON has it, in quotes.
+pub fn push_text(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let plain = plain_bytes(rest);
+        out.extend_from_slice(&rest[..plain]);
+        let Some(byte) = rest.get(plain) else { break };
+        match byte {
+            b'"' => out.extend_from_slice(br#"\""#),
+            b'\\' => out.extend_from_slice(br"\\"),
+            b'\n' => out.extend_from_slice(br"\n"),
+            b'\r' => out.extend_from_slice(br"\r"),
+            b'\t' => out.extend_from_slice(br"\t"),
+            0x08 => out.extend_from_slice(br"\b"),
+            0x0c => out.extend_from_slice(br"\f"),
+            other => {
+                let mut escaped = String::with_capacity(6);
+                _ = write!(escaped, "\\u{other:04x}");
+                out.extend_from_slice(escaped.as_bytes());
+            }
+        }
+        rest = &rest[plain + 1..];
+    }
+    out.push(b'"');
+}
+
+/// How many bytes stand as they are, from the first on: all up to a quote, a backslash or a control character. Eight are
+/// looked at at a time: the lowest bit that
+/// is set in `found` belongs to the first of those.
+fn plain_bytes(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGHEST: u64 = ONES << 7;
+    let less = |word: u64, than: u8| word.wrapping_sub(ONES * u64::from(than)) & !word;
+    let (words, last) = text.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quote = less(word ^ (ONES * u64::from(b'"')), 1);
+        let slash = less(word ^ (ONES * u64::from(b'\\')), 1);
+        let found = (less(word, 0x20) | quote | slash) & HIGHEST;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let strange = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    text.len() - last.len() + last.iter().position(strange).unwrap_or(last.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_follow_one_another() {
+        let bytes = Fields::after(b"x=".to_vec())
+            .text("a", "1\n")
+            .perhaps("none", None)
+            .perhaps("b", Some(""))
+            .raw("c", b"[true]")
+            .value("d", &Some(1.5))
+            .done();
+        assert_eq!(String::from_utf8(bytes).unwrap(), r#"x={"a":"1\n","b":"","c":[true],"d":1.5}"#);
+        assert_eq!(Fields::after(Vec::new()).done(), b"{}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_written_as_others_write_it(text in "(\\PC|[\\x00-\\x1f\"\\\\é☃]|[a-z]{20,50}){0,40}") {
+            let mut bytes = Vec::new();
+            push_text(&mut bytes, &text);
+            prop_assert_eq!(String::from_utf8(bytes).unwrap(), serde_json::to_string(&text).unwrap());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Artifacts of a planned run, written by a captain that a script speaks for.
+
+use std::{collections::BTreeMap, fs, thread, time::Duration};
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::{Deed, Outcome, branches::repository};
+use crate::{
+    Desk, Dice, Hand, Wrong,
+    talk::{Shared, locked},
+};
+
+/// A spec, a task and a graph, each written again and again; what each of them says is the step that wrote it.
+#[derive(Debug)]
+pub struct Artifacts {
+    round: u64,
+    /// Steps of this round that were taken note of.
+    seen: usize,
+    orders: Shared<Orders>,
+    now: BTreeMap<&'static str, String>,
+}
+
+/// What the captain ordered, in order, and what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    round: u64,
+    given: Vec<(&'static str, String)>,
+    told: Vec<String>,
+}
+
+/// Where its artifacts are, beneath a desk.
+pub(crate) const PLAN: &str = "work/.forge/artifacts/plan-1";
+
+/// Orders of a round.
+const MANY: usize = 12;
+
+impl Artifacts {
+    /// With the script's book of orders.
+    pub(crate) fn new(orders: Shared<Orders>) -> Self {
+        Self { round: 0, seen: 0, orders, now: BTreeMap::new() }
+    }
+}
+
+impl Orders {
+    /// What the captain does next, after these messages: the tool and its arguments, or nothing any more.
+    pub(crate) fn next(&mut self, round: u64, told: &[String]) -> Option<(&'static str, Value)> {
+        if round != self.round {
+            (self.round, self.given, self.told) = (round, Vec::new(), Vec::new());
+        }
+        self.told.extend(told.iter().skip(self.told.len()).cloned());
+        let at = self.told.len();
+        if at >= MANY {
+            return None;
+        }
+        let mark = format!("mark-{round}-{at}");
+        let body = "A line that stays.\n".repeat(200);
+        let (file, tool, args) = match at % 3 {
+            0 => (
+                "specs/spec.md",
+                "create_spec",
+                json!({ "filename": "spec.md", "content": format!("# {mark}\n{body}") }),
+            ),
+            1 => {
+                let front = format!(
+                    "---\nid: task-001\ntitle: {mark}\ntype: 2\ndependencies: []\nacceptance_criteria:\n  - it is \
+                     there\nestimated_complexity: small\n---\n"
+                );
+                let content = format!("{front}## Description\n{body}## Context\ny\n## Instructions\nz\n");
+                ("tasks/task-001.md", "create_task", json!({ "taskId": "task-001", "content": content }))
+            }
+            _ => {
+                let node = json!({ "id": mark, "type": "task", "agentType": 1, "dependencies": [] });
+                ("dag.json", "set_dag", json!({ "dag": { "nodes": [node] } }))
+            }
+        };
+        // The same question may come twice, when an answer got lost.
+        self.given.truncate(at);
+        self.given.push((file, mark));
+        Some((tool, args))
+    }
+}
+
+/// The mark in a file that is whole.
+fn mark(file: &str, text: &str) -> Option<String> {
+    let found = match file {
+        "dag.json" => serde_json::from_str::<Value>(text).ok()?["nodes"][0]["id"].as_str()?.to_owned(),
+        "specs/spec.md" => text.lines().next()?.strip_prefix("# ")?.to_owned(),
+        _ => text.lines().find_map(|it| it.strip_prefix("title: "))?.to_owned(),
+    };
+    let whole = file == "dag.json" || text.lines().filter(|it| *it == "A line that stays.").count() == 200;
+    whole.then_some(found)
+}
+
+impl Deed for Artifacts {
+    fn name(&self) -> &'static str {
+        "artifacts"
+    }
+
+    fn dialect(&self) -> &'static str {
+        "forge"
+    }
+
+    fn words(&self) -> Vec<String> {
+        ["forge", "plan", "--run", "plan-1"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("round {}", self.round)])
+            .collect()
+    }
+
+    fn begin(&mut self, desk: &Desk) -> anyhow::Result<()> {
+        repository(desk)?;
+        self.round += 1;
+        self.seen = 0;
+        Ok(())
+    }
+
+    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
+        if self.seen >= MANY {
+            return Ok(Outcome::Nothing);
+        }
+        for _ in 0..12_000 {
+            // In this order: what it heard before it went is known after it went.
+            let gone = hand.is_gone();
+            let orders = locked(&self.orders);
+            if orders.round == self.round
+                && let Some(told) = orders.told.get(self.seen)
+                && let Some((file, mark)) = orders.given.get(self.seen)
+            {
+                self.seen += 1;
+                let answer: Value = serde_json::from_str(told).unwrap_or_default();
+                if answer.get("path").is_none() {
+                    return Ok(Outcome::Refused(told.clone()));
+                }
+                self.now.insert(file, mark.clone());
+                return Ok(Outcome::Acknowledged);
+            }
+            drop(orders);
+            if gone {
+                return Ok(Outcome::Gone);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        bail!("the captain does not come to its end")
+    }
+
+    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+        let folder = desk.path(PLAN);
+        let mut wrong = Vec::new();
+        for file in ["specs/spec.md", "tasks/task-001.md", "dag.json"] {
+            let orders = locked(&self.orders);
+            let last = self.now.get(file).cloned();
+            // What was ordered after the last one that was acknowledged may stand as well.
+            let since = orders.given.iter().rposition(|(_, mark)| Some(mark) == last.as_ref()).map_or(0, |at| at + 1);
+            let open: Vec<&String> =
+                orders.given.iter().skip(since).filter(|(name, _)| *name == file).map(|(_, mark)| mark).collect();
+            let text = match fs::read_to_string(folder.join(file)) {
+                Ok(text) => text,
+                Err(_) if last.is_none() => continue,
+                Err(error) => {
+                    wrong.push(Wrong::Lost(format!("{file}: {error}")));
+                    continue;
+                }
+            };
+            match mark(file, &text) {
+                None => wrong.push(Wrong::Partial(format!("{file} says `{text:.60}…`"))),
+                Some(mark) if Some(&mark) == last.as_ref() || open.contains(&&mark) => _ = self.now.insert(file, mark),
+                Some(mark) => {
+                    wrong.push(Wrong::Lost(format!("{file} says {mark}, and neither {last:?} nor {open:?}")));
+                    self.now.insert(file, mark);
+                }
+            }
+        }
+        Ok(wrong)
+    }
+}

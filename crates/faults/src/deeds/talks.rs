@@ -1,0 +1,100 @@
+//! A conversation with a scripted model, turn by turn.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Deed, Outcome, has_table, store, unsound};
+use crate::{Desk, Dice, Hand, Wrong};
+
+/// Turns of one conversation that were told to their end. A turn is acknowledged when the program says how long the
+/// conversation is by now.
+#[derive(Debug, Default)]
+pub struct Talks {
+    count: u64,
+    session: Option<String>,
+    told: BTreeSet<u64>,
+}
+
+impl Deed for Talks {
+    fn name(&self) -> &'static str {
+        "turns"
+    }
+
+    fn dialect(&self) -> &'static str {
+        "solo"
+    }
+
+    fn words(&self) -> Vec<String> {
+        let words = ["chat", "--dialect", "solo", "--mode", "bypassPermissions"].map(str::to_owned);
+        let which = self.session.iter().flat_map(|id| ["--session".to_owned(), id.clone()]);
+        words.into_iter().chain(which).collect()
+    }
+
+    fn begin(&mut self, desk: &Desk) -> anyhow::Result<()> {
+        if self.session.is_none()
+            && let Some(connection) = store(desk)?
+            && has_table(&connection, "messages")?
+        {
+            let sql = "SELECT session FROM messages WHERE parts LIKE '%say %' ORDER BY created LIMIT 1";
+            self.session = connection.query_row(sql, [], |row| row.get(0)).ok();
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, hand: &mut Hand, _: &mut Dice) -> anyhow::Result<Outcome> {
+        self.count += 1;
+        // The last of these is answered in any case.
+        if !hand.tell(&format!("say {}\n/cost\n/todos\n", self.count)) {
+            return Ok(Outcome::Gone);
+        }
+        let (answer, mut is_heard, mut is_kept, mut all) = (format!("heard {}", self.count), false, false, Vec::new());
+        while let Some(line) = hand.line()? {
+            is_heard |= line.trim() == answer;
+            is_kept |= line.starts_with("this conversation: ");
+            if line.starts_with("the to-do list is empty") {
+                if is_heard && is_kept {
+                    self.told.insert(self.count);
+                    return Ok(Outcome::Acknowledged);
+                }
+                return Ok(Outcome::Refused(all.join("\n")));
+            }
+            all.push(line);
+        }
+        Ok(Outcome::Gone)
+    }
+
+    fn check(&mut self, desk: &Desk) -> anyhow::Result<Vec<Wrong>> {
+        self.begin(desk)?;
+        let Some(connection) = store(desk)? else { return Ok(Vec::new()) };
+        let mut wrong = unsound(&connection)?;
+        let Some(session) = &self.session else {
+            wrong.extend(self.told.iter().map(|at| Wrong::Lost(format!("turn {at}, with its conversation"))));
+            self.told.clear();
+            return Ok(wrong);
+        };
+        let rows: Vec<(i64, String, String)> = connection
+            .prepare("SELECT seq, role, parts FROM messages WHERE session = ?1 ORDER BY seq")?
+            .query_map([session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let counted: i64 =
+            connection.query_row("SELECT messages FROM sessions WHERE id = ?1", [session], |row| row.get(0))?;
+        if counted != rows.len() as i64 || rows.iter().zip(1..).any(|(row, at)| row.0 != at) {
+            wrong.push(Wrong::Partial(format!("{counted} messages are counted, {} are there", rows.len())));
+        }
+        if let Some((seq, ..)) = rows.iter().find(|row| serde_json::from_str::<Value>(&row.2).is_err()) {
+            wrong.push(Wrong::Partial(format!("message {seq} is no JSON")));
+        }
+        for turn in &self.told {
+            let at = |role: &str, words: String| {
+                let words = format!("\"{words}\"");
+                rows.iter().find(|row| row.1 == role && row.2.contains(&words)).map(|row| row.0)
+            };
+            let (asked, answered) = (at("user", format!("say {turn}")), at("assistant", format!("heard {turn}")));
+            if asked.is_none() || answered.is_none() || asked > answered {
+                wrong.push(Wrong::Lost(format!("turn {turn}: {asked:?} and {answered:?}")));
+            }
+        }
+        Ok(wrong)
+    }
+}
