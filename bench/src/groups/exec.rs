@@ -68,12 +68,8 @@ fn behind(report: &mut Report, level: Level, root: &Path, protected: &[&str]) ->
     // As the program does: what matters only in a home is protected there.
     let (protected_at_home, protected) =
         protected.iter().map(|it| (*it).to_owned()).partition(|name: &String| is_homely(name));
-    let settings = SandboxSettings {
-        wanted: Wanted::Exactly(level),
-        protected,
-        protected_at_home,
-        ..SandboxSettings::default()
-    };
+    let settings =
+        SandboxSettings { wanted: Wanted::Exactly(level), protected, protected_at_home, ..SandboxSettings::default() };
     let sandbox = Sandbox::probe(settings).map_err(|error| anyhow::anyhow!("{error}"))?;
     if sandbox.report().level != Some(level) {
         let trials = &sandbox.report().trials;

@@ -93,7 +93,10 @@ fn main() -> ExitCode {
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),
         Command::Docs(args) => args.run(),
-        Command::Completions(args) => args.run(Helve::command()),
+        Command::Completions(args) => {
+            args.run(Helve::command());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Man(args) => args.run(Helve::command()),
         Command::HostExec(args) => args.run(),
         Command::HostServe(args) => args.run(),

@@ -24,11 +24,10 @@ pub(crate) struct Completions {
 
 impl Completions {
     /// Runs the command.
-    pub(crate) fn run(self, mut helve: Command) -> Outcome {
+    pub(crate) fn run(self, mut helve: Command) {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut helve, "helve", &mut text);
         print::bytes(&text);
-        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -97,7 +97,9 @@ impl Log {
             log.put(head, &events)
         });
         done.map_err(|error| {
-            events.into_iter().for_each(|event| self.hold(event));
+            for event in events {
+                self.hold(event);
+            }
             let lost = if self.dropped > 0 { format!(", and {} are lost", self.dropped) } else { String::new() };
             io::Error::new(error.kind(), format!("{error}; {} events wait to be written{lost}", self.held.len()))
         })

@@ -142,7 +142,9 @@ fn refusals(numbers: &[u32]) -> Vec<sock_filter> {
     let (lower, upper) = numbers.split_at(numbers.len() / 2);
     let Some(first) = upper.first().filter(|_| numbers.len() > FEW) else {
         let mut out = Vec::new();
-        numbers.iter().for_each(|number| when(&mut out, BPF_JEQ, *number, REFUSE));
+        for number in numbers {
+            when(&mut out, BPF_JEQ, *number, REFUSE);
+        }
         return out;
     };
     let (lower, upper) = (refusals(lower), refusals(upper));

@@ -73,7 +73,7 @@ pub(super) struct Spare {
 }
 
 enum Word {
-    Start(Job),
+    Start(Box<Job>),
     /// The spare with this handle has a command now.
     Taken(Arc<OwnedFd>, Kind, End),
 }
@@ -110,7 +110,7 @@ impl Warden {
 
     /// Has a stage started.
     pub(super) fn hire(&self, job: Job) {
-        self.say(Word::Start(job));
+        self.say(Word::Start(Box::new(job)));
     }
 
     /// The stage at hand, if it is of this kind and lives.
@@ -164,7 +164,7 @@ impl Round {
             _ = rustix::io::read(ear, &mut [0_u8; 8]);
             while let Ok(word) = inbox.try_recv() {
                 match word {
-                    Word::Start(job) => self.start(job),
+                    Word::Start(job) => self.start(*job),
                     Word::Taken(handle, kind, end) => self.hand_over(&handle, kind, end),
                 }
             }

@@ -273,7 +273,8 @@ pub fn is_pdf(head: &[u8]) -> bool {
 /// The text of a piece of a file that begins and ends at a character, without its mark.
 pub fn decode(bytes: &[u8], charset: Charset) -> Cow<'_, str> {
     match charset {
-        Charset::Utf8 => String::from_utf8_lossy(bytes),
+        // The lossy way looks at every character, and almost nothing is damaged.
+        Charset::Utf8 => str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
         Charset::Legacy(encoding) => encoding.decode_without_bom_handling(bytes).0,
         Charset::Utf16Le | Charset::Utf16Be => {
             let units = bytes.chunks_exact(2).map(|pair| unit(charset, pair));

@@ -192,7 +192,9 @@ mod tests {
     fn numbers_stand_in_columns() {
         for first in [0, 1, 8, 95, 999_990, 99_999_995, u64::MAX - 20] {
             let (mut text, mut counter) = (String::new(), Counter::from(first));
-            (0..20).for_each(|_| counter.push(&mut text));
+            for _ in 0..20 {
+                counter.push(&mut text);
+            }
             assert_eq!(text, (first..first + 20).map(|it| format!("{it:>6}\t")).collect::<String>());
         }
     }
