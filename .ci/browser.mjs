@@ -572,6 +572,7 @@ const run = async () => {
     await one.getByRole('button', { name: 'Run', exact: true }).click();
     await page.waitForFunction(() => document.querySelectorAll('.node.is-merged').length === 5);
     await asked.locator('.pill', { hasText: 'applied' }).waitFor();
+    await one.locator('.pill.good', { hasText: 'completed' }).waitFor();
   });
 
   await story('a run is cancelled', async () => {

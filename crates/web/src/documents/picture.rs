@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use image::{
-    AnimationDecoder, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits,
+    AnimationDecoder, DynamicImage, Frames, ImageDecoder, ImageFormat, ImageReader, ImageResult, Limits,
     codecs::{gif::GifDecoder, jpeg::JpegEncoder, webp::WebPDecoder},
     imageops::FilterType,
 };
@@ -55,9 +55,7 @@ fn measured(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
 /// The first frame, the right way up.
 fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(MOST_MEMORY);
-    reader.limits(limits);
+    reader.limits(limits());
     let mut decoder = reader.into_decoder().map_err(|error| damaged(&error))?;
     let orientation = decoder.orientation().map_err(|error| damaged(&error))?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(|error| damaged(&error))?;
@@ -65,15 +63,26 @@ fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     Ok(picture)
 }
 
+/// A few bytes can ask for gigabytes: a frame may be larger than its picture.
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MOST_MEMORY);
+    limits
+}
+
 /// Models take the first frame at best, so a moving picture is not passed on as it is.
 fn is_animated(bytes: &[u8], format: ImageFormat) -> bool {
     match format {
-        ImageFormat::Gif => {
-            GifDecoder::new(Cursor::new(bytes)).is_ok_and(|it| it.into_frames().take(2).flatten().count() > 1)
-        }
+        ImageFormat::Gif => frames(bytes).is_ok_and(|it| it.take(2).flatten().count() > 1),
         ImageFormat::WebP => WebPDecoder::new(Cursor::new(bytes)).is_ok_and(|it| it.has_animation()),
         _ => false,
     }
+}
+
+fn frames(bytes: &[u8]) -> ImageResult<Frames<'_>> {
+    let mut decoder = GifDecoder::new(Cursor::new(bytes))?;
+    decoder.set_limits(limits())?;
+    Ok(decoder.into_frames())
 }
 
 /// A picture that fits: the sides first, then the encoding, then the sides again.
@@ -133,4 +142,19 @@ fn flattened(picture: &DynamicImage) -> DynamicImage {
 fn damaged(error: &image::ImageError) -> String {
     let words: String = error.to_string().chars().filter(|it| !it.is_control()).take(200).collect();
     format!("it is damaged ({words})")
+}
+
+#[cfg(test)]
+mod tests {
+    use image::ImageError;
+
+    use super::frames;
+
+    #[test]
+    fn a_frame_that_is_larger_than_its_picture_is_not_made_room_for() {
+        // One pixel, and a frame of 65,535 × 65,535.
+        let head = b"GIF89a\x01\0\x01\0\x80\0\0\xff\xff\xff\0\0\0,\0\0\0\0\xff\xff\xff\xff\0\x02\x02D\x01\0;";
+        let first = frames(head).unwrap().next().and_then(Result::err);
+        assert!(matches!(first, Some(ImageError::Limits(_))), "{first:?}");
+    }
 }

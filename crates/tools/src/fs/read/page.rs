@@ -195,7 +195,8 @@ mod tests {
             for _ in 0..20 {
                 counter.push(&mut text);
             }
-            assert_eq!(text, (first..first + 20).map(|it| format!("{it:>6}\t")).collect::<String>());
+            let expected: Vec<_> = (first..first + 20).map(|it| format!("{it:>6}\t")).collect();
+            assert_eq!(text, expected.concat());
         }
     }
 }
