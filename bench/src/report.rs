@@ -319,8 +319,9 @@ impl Report {
     }
 }
 
-/// How many times an aim may be missed before a check fails: machines that are busy with other work differ that much.
-const MARGIN: f64 = 5.0;
+/// How many times an aim may be missed before a check fails: machines that are busy with other work differ that much. A
+/// program that nobody optimised is ten times slower besides; what is found with it is a wrong complexity.
+const MARGIN: f64 = if cfg!(debug_assertions) { 50.0 } else { 5.0 };
 
 impl Aim {
     /// Whether this figure is within so many times the aim.

@@ -12,8 +12,8 @@ use std::{
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Noise, Order, Process,
-        Span, Stat, Written,
+        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Noise,
+        Order, Process, Span, Stat, Written,
     },
 };
 use helve_tools::fs::diff::{self, Diff};
@@ -339,8 +339,8 @@ impl Host for Remembering {
         self.inner.list(path).await
     }
 
-    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
-        self.inner.names(path).await
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+        self.inner.glance(path, glance).await
     }
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
         self.inner.find(path, find).await

@@ -35,6 +35,12 @@ impl<R: Read> Lines<R> {
         self.from.buffer().is_empty()
     }
 
+    /// Whether the next line has come already, whole.
+    pub(crate) fn has_another(&self) -> bool {
+        let mut lines = self.from.buffer().split_inclusive(|it| *it == b'\n');
+        lines.any(|line| line.ends_with(b"\n") && !line.trim_ascii().is_empty())
+    }
+
     /// The next line that is not blank. A last one without an end counts.
     pub(crate) fn next(&mut self) -> io::Result<Line<'_>> {
         loop {
@@ -72,5 +78,16 @@ mod tests {
             }
         }
         assert_eq!(seen, ["one", "(too long)", "12345", "(too long)", "last"]);
+    }
+
+    #[test]
+    fn knows_whether_the_next_line_is_there() {
+        let mut lines = Lines::new(&b"one\ntwo\n\n  \nhalf"[..]);
+        let mut seen = Vec::new();
+        while let Line::Text(text) = lines.next().unwrap() {
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            seen.push((text, lines.has_another()));
+        }
+        assert_eq!(seen, [("one".to_owned(), true), ("two".to_owned(), false), ("half".to_owned(), false)]);
     }
 }

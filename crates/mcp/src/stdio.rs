@@ -41,21 +41,29 @@ pub fn serve_stdio(server: Arc<Server>, runtime: &Handle) -> io::Result<()> {
 
 /// Serves one client over a pair of pipes or the like until it closes its side.
 pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -> io::Result<()> {
-    let lane = Lane::new(output);
+    let engine = server.engine.clone();
+    // Whatever is answered is on record. Where that fails it is tried again with the next event.
+    let lane = Lane::new(output, move || _ = engine.events().settle());
     let out: Arc<dyn Outbox> = Arc::new(Post(lane.clone()));
-    let peer = Peer::new(server);
+    let mut firsts = Firsts::default();
+    let peer = Peer::new(server.clone());
     let tasks = TaskTracker::new();
     let teller = runtime.spawn(peer.clone().follow_tools(out.clone()));
 
     let entered = runtime.enter();
     let mut lines = Lines::new(input);
     let ended = loop {
+        // Who sends many messages at once gets the answers in a few pieces, and they are recorded in as few.
+        let more = lines.has_another();
+        server.engine.events().gather(more);
+        lane.gather(more);
         let handled = match lines.next() {
             Ok(Line::Text(message)) => peer.receive(message, &out),
             Ok(Line::TooLong) => Handled::Now(too_long()),
             Ok(Line::End) => break Ok(()),
             Err(error) => break Err(error),
         };
+        firsts.called |= matches!(handled, Handled::Later(_));
         match handled {
             Handled::Nothing => {}
             Handled::Now(answer) => out.send(answer),
@@ -68,7 +76,10 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         if lane.is_broken() {
             break Ok(());
         }
+        firsts.let_go(&server);
     };
+    server.engine.events().gather(false);
+    lane.gather(false);
     drop(entered);
     teller.abort();
 
@@ -81,6 +92,28 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     let _ = runtime.block_on(async { timeout(CLEANUP, tasks.wait()).await });
     lane.drain(CLEANUP);
     ended
+}
+
+/// What is done for the first time, and needs what is not needed again.
+#[derive(Default)]
+struct Firsts {
+    called: bool,
+    /// How much of it has been let go.
+    let_go: usize,
+}
+
+impl Firsts {
+    /// Lets go after the tools were told, and after the first call.
+    fn let_go(&mut self, server: &Server) {
+        if self.let_go == 2 {
+            return;
+        }
+        let done = if self.called { 2 } else { usize::from(server.was_listed()) };
+        if done > self.let_go {
+            self.let_go = done;
+            server.options.let_go.into_iter().for_each(|it| it());
+        }
+    }
 }
 
 /// Most calls are done when they are looked at for the first time; only the others need a task.

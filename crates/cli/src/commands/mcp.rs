@@ -71,6 +71,8 @@ impl Args {
             instructions: Some(instructions(&settings, &place.engine)),
             without_resources: !may_read(&settings, &place.engine),
             elicit: Some(approver),
+            // Where it cannot be done, nothing is lost but memory.
+            let_go: Some(|| _ = helve_hosts::let_go_of_start()),
         };
         if let Some(address) = &self.http.http {
             let house = http::house(&place, options, self.fixtures);

@@ -508,7 +508,7 @@ fn an_executor_that_is_killed_is_followed_by_another() {
             }
             if let Some(status) = ended {
                 let said = child.wait_with_output().unwrap().stderr;
-                assert!(status.success(), "{}", String::from_utf8_lossy(&said));
+                assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&said));
                 break;
             }
             child.kill().unwrap();

@@ -37,9 +37,14 @@ pub trait Host: Send + Sync {
     /// The entries of a folder, sorted by name.
     async fn list(&self, path: &SafePath) -> Result<Vec<Item>>;
 
-    /// The same where names and kinds are enough: sizes, times and targets may be left out, to be quicker.
-    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
-        self.list(path).await
+    /// The first entries of a folder by name, and how many there are besides. Nothing is looked at that is not shown.
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+        let mut items = self.list(path).await?;
+        let all = items.len();
+        items.retain(|it| glance.hidden || !it.name.starts_with('.'));
+        let (hidden, rest) = (all - items.len(), items.len().saturating_sub(glance.most));
+        items.truncate(glance.most);
+        Ok(Glimpse { items, rest, hidden })
     }
 
     /// Finds files by name, beneath a folder. Links are not followed.
@@ -167,6 +172,28 @@ pub struct Item {
     pub modified: Option<SystemTime>,
     /// Where a link points.
     pub target: Option<String>,
+}
+
+/// Which entries of a folder, and how closely they are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Those whose names begin with a dot, too.
+    pub hidden: bool,
+    /// How many at most.
+    pub most: usize,
+    /// With sizes, times and targets; without, they may be left out, to be quicker.
+    pub closely: bool,
+}
+
+/// The first entries of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glimpse {
+    /// The entries, sorted by name.
+    pub items: Vec<Item>,
+    /// How many follow.
+    pub rest: usize,
+    /// How many were passed over because their names begin with a dot.
+    pub hidden: usize,
 }
 
 /// What a walk passes over.

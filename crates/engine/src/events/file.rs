@@ -27,8 +27,12 @@ pub(super) struct Log {
     /// Bytes of the file that are known: up to here, `seq` is the number of the run's last event.
     known: u64,
     seq: u64,
+    /// The time of what was written last.
+    time: String,
     /// Events that are written with the next one.
     waiting: Vec<Event>,
+    /// Whether ends of calls wait, too.
+    gathering: bool,
     /// Events that the disk did not take, oldest first.
     held: VecDeque<Event>,
     /// Their size, about.
@@ -37,6 +41,8 @@ pub(super) struct Log {
     dropped: u64,
 }
 
+/// How many events wait at most.
+const GATHERED: usize = 64;
 /// What is held at most.
 const HELD: (usize, usize) = (1000, 8 << 20);
 
@@ -59,7 +65,9 @@ impl Log {
             run: run.to_owned(),
             known: 0,
             seq: 0,
+            time: String::new(),
             waiting: Vec::new(),
+            gathering: false,
             held: VecDeque::new(),
             held_bytes: 0,
             dropped: 0,
@@ -68,14 +76,25 @@ impl Log {
         Ok(log)
     }
 
-    /// The number of the last event.
-    pub(super) fn last(&self) -> u64 {
-        self.seq
+    /// The number and the time of the last event.
+    pub(super) fn last(&self) -> (u64, String) {
+        (self.seq, self.time.clone())
     }
 
     /// Takes an event that is written with the next one.
     pub(super) fn wait(&mut self, event: Event) {
         self.waiting.push(event);
+    }
+
+    /// The same where events are gathered, unless too many wait already; elsewhere it is written at once.
+    pub(super) fn end(&mut self, head: &Head, event: Event) -> io::Result<()> {
+        self.waiting.push(event);
+        if self.gathering && self.waiting.len() < GATHERED { Ok(()) } else { self.settle(head) }
+    }
+
+    /// Ends of calls may wait from now on, or no longer.
+    pub(super) fn gather(&mut self, gathering: bool) {
+        self.gathering = gathering;
     }
 
     /// Writes one event with the next number, after those that wait or are held. What cannot be written is held, and the
@@ -155,7 +174,7 @@ impl Log {
             return Err(error);
         }
         self.known += lines.len() as u64;
-        self.seq = seq;
+        (self.seq, self.time) = (seq, time);
         Ok(())
     }
 

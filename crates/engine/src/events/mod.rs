@@ -154,8 +154,24 @@ impl Events {
         }
     }
 
+    /// Records the end of a call that only looked. Where events are gathered it may wait.
+    fn put_end(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
+        match &self.0 {
+            Some(Stream { head, sink: Sink::File(log), also: None }) => locked(log).end(head, Event::new(kind, data)?),
+            _ => self.put(kind, data),
+        }
+    }
+
+    /// Whoever runs many small calls may record them together: from now on, calls that only look wait for [`Events::settle`],
+    /// which must come before their answers leave; or no longer.
+    pub fn gather(&self, gathering: bool) {
+        if let Some(Stream { sink: Sink::File(log), .. }) = &self.0 {
+            locked(log).gather(gathering);
+        }
+    }
+
     /// Records what waits for the next event.
-    fn settle(&self) -> io::Result<()> {
+    pub fn settle(&self) -> io::Result<()> {
         match &self.0 {
             Some(Stream { head, sink: Sink::File(log), .. }) => locked(log).settle(head),
             _ => Ok(()),
@@ -171,7 +187,10 @@ impl Stream {
                 if self.also.is_none() {
                     return log.append(&self.head, event);
                 }
-                (log.append(&self.head, event.clone()), log.last(), now())
+                let recorded = log.append(&self.head, event.clone());
+                let (seq, time) = log.last();
+                let time = if recorded.is_ok() { time } else { now() };
+                (recorded, seq, time)
             }
             Sink::Stdout(last) => {
                 let mut last = locked(last);
@@ -265,6 +284,21 @@ mod tests {
         let events = Events::callback("r", listener("first")).also(listener("second"));
         events.emit("x", json!({})).unwrap();
         assert_eq!(*heard.lock().unwrap(), [("first", json!(1)), ("second", json!(1))]);
+    }
+
+    #[test]
+    fn who_listens_beside_a_file_hears_what_is_in_it() {
+        let path = std::env::temp_dir().join(format!("helve-events-also-{}", random_hex().unwrap()));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = heard.clone();
+        let events = Events::file(&path, "r").unwrap();
+        let events = events.also(Arc::new(move |event: &Value| listener.lock().unwrap().push(event.clone())));
+        events.emit("x", json!({ "a": 1 })).unwrap();
+        events.emit("y", json!({})).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let recorded: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(*heard.lock().unwrap(), recorded);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -18,6 +18,7 @@ struct Open<'a> {
     events: &'a Events,
     began: Instant,
     about: About,
+    only_looks: bool,
     denied: bool,
     failed: Option<String>,
 }
@@ -50,7 +51,7 @@ impl Events {
         let recorded =
             if only_looks { self.put_with_next("tool.call", data.done()) } else { self.put("tool.call", data.done()) };
         let failed = recorded.err().map(|error| error.to_string());
-        Record(Some(Open { events: self, began: Instant::now(), about, denied: false, failed }))
+        Record(Some(Open { events: self, began: Instant::now(), about, only_looks, denied: false, failed }))
     }
 
     /// What both events of a call begin with. About so many bytes will follow.
@@ -132,7 +133,12 @@ impl Open<'_> {
             .value("wall", &ended.reply.and_then(|it| it.wall.as_ref()))
             .value("notes", &ended.notes)
             .value("spill", &ended.reply.and_then(|it| it.spill.as_ref()));
-        self.events.put("tool.result", data.done()).err().map(|error| error.to_string())
+        let recorded = if self.only_looks {
+            self.events.put_end("tool.result", data.done())
+        } else {
+            self.events.put("tool.result", data.done())
+        };
+        recorded.err().map(|error| error.to_string())
     }
 }
 

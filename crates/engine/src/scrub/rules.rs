@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::LazyLock};
 
-use aho_corasick::{AhoCorasick, Input, MatchKind};
+use aho_corasick::{AhoCorasick, Input, MatchKind, Span, packed};
 use regex::Regex;
 
 use super::{REDACTED, value};
@@ -72,16 +72,58 @@ fn words() -> Vec<String> {
     schemes.chain(access).chain(keys).chain(plain).collect()
 }
 
-/// The next anchor from a place on.
-fn anchor_at(anchors: &AhoCorasick, text: &str, mut from: usize) -> Option<Range<usize>> {
-    let spelt_from = anchors.patterns_len() - SPELT.len();
-    loop {
-        let found = anchors.find(Input::new(text).range(from..))?;
-        let spelt = found.pattern().as_usize().checked_sub(spelt_from).and_then(|at| SPELT.get(at));
-        if spelt.is_none_or(|it| text[found.range()] == **it) {
-            return Some(found.range());
+/// Pieces in small letters, of which every anchor holds one: few enough that many bytes are looked at at once. Where they
+/// are not, no anchor is.
+static PIECES: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| {
+    let short = ["bearer", "basic", "secret", "key", "passw", "passp", "pwd", "token", "sk_", "rk_", "xox"];
+    let spelt = SPELT.map(str::to_ascii_lowercase);
+    let others = spelt.iter().filter(|it| !short.iter().any(|piece| it.contains(piece)));
+    packed::Config::new().builder().extend(short).extend(others).build()
+});
+
+/// The longest anchor.
+const LONGEST: usize = 17;
+
+/// Looks for anchors in a text.
+struct Anchors<'a> {
+    all: &'static AhoCorasick,
+    text: &'a str,
+    /// The text in small letters, and the pieces to look for in it first.
+    small: Option<(String, &'static packed::Searcher)>,
+}
+
+impl<'a> Anchors<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let small = PIECES.as_ref().map(|pieces| (text.to_ascii_lowercase(), pieces));
+        Some(Self { all: ANCHORS.as_ref()?, text, small })
+    }
+
+    /// The next anchor from a place on.
+    fn next(&self, from: usize) -> Option<Range<usize>> {
+        let Some((small, pieces)) = &self.small else { return self.within(from..self.text.len()) };
+        let mut at = from;
+        loop {
+            let piece = pieces.find_in(small, Span::from(at..small.len()))?.start();
+            let around = from.max(piece.saturating_sub(LONGEST))..small.len().min(piece + LONGEST);
+            match self.within(around) {
+                // One that begins behind the piece has a piece of its own.
+                Some(found) if found.start <= piece => return Some(found),
+                _ => at = piece + 1,
+            }
         }
-        from = text.ceil_char_boundary(found.start() + 1);
+    }
+
+    /// The first anchor in a part of the text.
+    fn within(&self, mut part: Range<usize>) -> Option<Range<usize>> {
+        let spelt_from = self.all.patterns_len() - SPELT.len();
+        loop {
+            let found = self.all.find(Input::new(self.text).range(part.clone()))?;
+            let spelt = found.pattern().as_usize().checked_sub(spelt_from).and_then(|at| SPELT.get(at));
+            if spelt.is_none_or(|it| self.text[found.range()] == **it) {
+                return Some(found.range());
+            }
+            part.start = found.start() + 1;
+        }
     }
 }
 
@@ -120,9 +162,9 @@ static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The text with every secret replaced; nothing if there is none.
 pub(super) fn scrubbed(text: &str) -> Option<String> {
-    let anchors = ANCHORS.as_ref()?;
+    let anchors = Anchors::of(text)?;
     let (mut clean, mut copied, mut from) = (String::new(), 0, 0);
-    while let Some(found) = anchor_at(anchors, text, from) {
+    while let Some(found) = anchors.next(from) {
         let end = found.end;
         match secret_at(text, found) {
             Some(secret) => {
@@ -230,4 +272,39 @@ fn name_before<'a>(text: &'a str, word: &Range<usize>) -> &'a str {
     let before = &text[text.ceil_char_boundary(word.start.saturating_sub(64))..word.start];
     let start = before.trim_end_matches(|it: char| it.is_ascii_alphanumeric() || "_-".contains(it)).len();
     &text[word.start - (before.len() - start)..word.end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_anchor_holds_a_piece() {
+        let pieces = PIECES.as_ref().unwrap();
+        for anchor in words().into_iter().chain(SPELT.map(str::to_owned)) {
+            assert!(anchor.len() <= LONGEST, "{anchor}");
+            assert!(pieces.find(anchor.to_ascii_lowercase()).is_some(), "{anchor}");
+        }
+    }
+
+    #[test]
+    fn all_anchors_are_found_wherever_they_stand() {
+        let all: Vec<String> = words().into_iter().chain(SPELT.map(str::to_owned)).collect();
+        for (number, anchor) in all.iter().enumerate() {
+            let loud: String =
+                anchor.chars().map(|it| if number % 2 == 0 { it.to_ascii_uppercase() } else { it }).collect();
+            for written in [anchor.clone(), loud] {
+                let text =
+                    format!("{}{written}{}", "ein Schlüssel, kein xo key ".repeat(number % 7), "é ".repeat(number));
+                let anchors = Anchors::of(&text).unwrap();
+                let slow = Anchors { small: None, ..Anchors::of(&text).unwrap() };
+                let mut from = 0;
+                while let Some(found) = slow.next(from) {
+                    assert_eq!(anchors.next(from), Some(found.clone()), "{text} from {from}");
+                    from = found.end;
+                }
+                assert_eq!(anchors.next(from), None, "{text} from {from}");
+            }
+        }
+    }
 }

@@ -100,3 +100,47 @@ async fn a_file_goes_on_where_it_stopped() {
     assert_eq!(seqs, [1, 2, 3, 4]);
     fs::remove_file(path).unwrap();
 }
+
+#[tokio::test]
+async fn a_call_that_only_looks_is_on_record_as_soon_as_it_waits() {
+    let path = std::env::temp_dir().join(format!("helve-it-waits-{}.ndjson", std::process::id()));
+    _ = fs::remove_file(&path);
+    let engine = builder().events(Events::file(&path, "run-1").unwrap()).build().unwrap();
+    let kinds = || {
+        let text = fs::read_to_string(&path).unwrap();
+        let kind = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type"].take();
+        text.lines().map(kind).collect::<Vec<_>>()
+    };
+    let mut waits = Box::pin(engine.run("Say", json!({ "text": "wait" }), call()));
+    assert_eq!((&mut waits).now_or_never(), None);
+    assert_eq!(kinds(), ["tool.call"]);
+    drop(waits);
+    assert_eq!(kinds(), ["tool.call", "tool.result"]);
+    fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn many_calls_that_only_look_can_be_recorded_together() {
+    let path = std::env::temp_dir().join(format!("helve-it-gather-{}.ndjson", std::process::id()));
+    _ = fs::remove_file(&path);
+    let engine = builder().events(Events::file(&path, "run-1").unwrap()).build().unwrap();
+    let count = || fs::read_to_string(&path).unwrap().lines().count();
+    let ask = async |name: &str, args: Value| _ = engine.run(name, args, call()).await;
+    engine.events().gather(true);
+    ask("Say", json!({ "text": "one" })).await;
+    ask("Say", json!({ "text": "two" })).await;
+    assert_eq!(count(), 0);
+    ask("Put", json!({ "file_path": "a", "content": "b" })).await;
+    assert_eq!(count(), 6, "what changes something is on record at once, after what came before");
+    ask("Say", json!({ "text": "three" })).await;
+    engine.events().settle().unwrap();
+    assert_eq!(count(), 8);
+    engine.events().gather(false);
+    ask("Say", json!({ "text": "four" })).await;
+    assert_eq!(count(), 10);
+    let text = fs::read_to_string(&path).unwrap();
+    let seqs: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].take()).collect();
+    assert_eq!(seqs, (1..=10).collect::<Vec<_>>());
+    fs::remove_file(path).unwrap();
+}

@@ -1,7 +1,7 @@
 //! New content for a file: written beside it, synced, and then put in its place in one step.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     ffi::OsStr,
     sync::{Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -14,8 +14,9 @@ use helve_contract::{
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{
-        Access, AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, Stat, XattrFlags, accessat, fchmod, fchown,
-        fgetxattr, flistxattr, flock, fsetxattr, fstat, openat, renameat, renameat_with, statat, unlinkat,
+        Access, AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags, XattrFlags, accessat,
+        fchmod, fchown, fgetxattr, flistxattr, flock, fsetxattr, fstat, openat, renameat, renameat_with, statat, statx,
+        unlinkat,
     },
     io::{Errno, read, write},
 };
@@ -251,14 +252,16 @@ fn fill(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
 /// Removes what a killed process of ours left in a folder, the first time this process writes there. What is in use is
 /// locked; old files that a change of several keeps are safe because their folder is.
 fn sweep(folder: &Folder) {
-    static SWEPT: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+    /// Which folders, and when each was made: a new one may have the number of one that is gone.
+    static SWEPT: Mutex<Option<HashMap<(u64, u64), Born>>> = Mutex::new(None);
     {
         let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let swept = swept.get_or_insert_default();
         if swept.len() > 10_000 {
             swept.clear();
         }
-        if !swept.insert(folder.key) {
+        let born = born(&folder.fd);
+        if swept.insert(folder.key, born) == Some(born) {
             return;
         }
     }
@@ -281,6 +284,16 @@ fn sweep(folder: &Folder) {
             _ = unlinkat(&folder.fd, name, AtFlags::empty());
         }
     }
+}
+
+/// Seconds and nanoseconds.
+type Born = Option<(i64, u32)>;
+
+/// When a folder was made, where the disk knows that.
+fn born(folder: &OwnedFd) -> Born {
+    let about = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let known = StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::BTIME);
+    known.then_some((about.stx_btime.tv_sec, about.stx_btime.tv_nsec))
 }
 
 /// Since its last change of any kind: a kept old file has its old time of content.

@@ -1,13 +1,13 @@
 //! Looking at files: what they are, what is in them, what is in a folder.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     time::{Duration, SystemTime},
 };
 
 use helve_contract::{
     Error, FileFault, Result, SafePath,
-    ports::{Chunk, Item, Kind, Span, Stamp, Stat},
+    ports::{Chunk, Glance, Glimpse, Item, Kind, Span, Stamp, Stat},
 };
 use rustix::{
     buffer::spare_capacity,
@@ -81,50 +81,77 @@ impl Reader {
 
 /// The entries of a folder, sorted by name.
 pub(super) fn list(beneath: &Beneath, path: &SafePath) -> Result<Vec<Item>> {
-    let failed = |errno: Errno| Trouble::from(errno).about(path);
-    let (folder, names) = entries(beneath, path)?;
-    let mut items = Vec::with_capacity(names.len());
-    for (name, _) in names {
-        items.extend(item(&folder, &name).map_err(failed)?);
-    }
-    Ok(items)
+    glance(beneath, path, Glance { hidden: true, most: usize::MAX, closely: true }).map(|it| it.items)
 }
 
-/// The same with names and kinds alone: the folder itself tells them, so that no entry is looked at.
-pub(super) fn names(beneath: &Beneath, path: &SafePath) -> Result<Vec<Item>> {
-    let failed = |errno: Errno| Trouble::from(errno).about(path);
-    let (folder, names) = entries(beneath, path)?;
-    let mut items = Vec::with_capacity(names.len());
-    for (name, file_type) in names {
-        match file_type {
-            // Some disks do not tell.
-            FileType::Unknown => items.extend(item(&folder, &name).map_err(failed)?),
-            known => items.push(Item {
-                name: visible(name.to_bytes()),
-                kind: kind_of(known),
-                size: 0,
-                modified: None,
-                target: None,
-            }),
-        }
-    }
-    Ok(items)
-}
-
-/// A folder, and what it tells of its entries, sorted by name.
-fn entries(beneath: &Beneath, path: &SafePath) -> Result<(OwnedFd, Vec<(CString, FileType)>)> {
+/// The first entries of a folder. What is not shown costs its name; names and kinds the folder itself tells, so that an
+/// entry is looked at only for more.
+pub(super) fn glance(beneath: &Beneath, path: &SafePath, glance: Glance) -> Result<Glimpse> {
     let failed = |errno: Errno| Trouble::from(errno).about(path);
     let folder = beneath.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?.fd;
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && !is_temporary(name) {
-            names.push((entry.file_name().to_owned(), entry.file_type()));
+    let (mut names, hidden) = names(&folder, glance.hidden).map_err(failed)?;
+    let rest = names.first(glance.most);
+    let mut items = Vec::with_capacity(names.entries.len());
+    for (name, file_type) in names.iter() {
+        // Some disks do not tell the kind.
+        if glance.closely || file_type == FileType::Unknown {
+            items.extend(item(&folder, name).map_err(failed)?);
+        } else {
+            let (name, kind) = (visible(name.to_bytes()), kind_of(file_type));
+            items.push(Item { name, kind, size: 0, modified: None, target: None });
         }
     }
-    names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok((folder, names))
+    Ok(Glimpse { items, rest, hidden })
+}
+
+/// Names of a folder in one piece of memory: there may be a hundred thousand of them.
+#[derive(Default)]
+struct Names {
+    /// One after another, each with a nul behind it.
+    text: Vec<u8>,
+    /// Where each begins and where its nul is, and what it is.
+    entries: Vec<(usize, usize, FileType)>,
+}
+
+impl Names {
+    /// Keeps the first so many, sorted; says how many are left out.
+    fn first(&mut self, most: usize) -> usize {
+        let text = &self.text;
+        let order = |a: &(usize, usize, _), b: &(usize, usize, _)| text[a.0..a.1].cmp(&text[b.0..b.1]);
+        let rest = self.entries.len().saturating_sub(most);
+        if rest > 0 {
+            self.entries.select_nth_unstable_by(most, order);
+            self.entries.truncate(most);
+        }
+        self.entries.sort_unstable_by(order);
+        rest
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&CStr, FileType)> {
+        let entries = self.entries.iter();
+        entries
+            .filter_map(|(start, end, kind)| Some((CStr::from_bytes_with_nul(&self.text[*start..=*end]).ok()?, *kind)))
+    }
+}
+
+/// What a folder tells of its entries, and how many of them were passed over because they are hidden.
+fn names(folder: &OwnedFd, with_hidden: bool) -> Result<(Names, usize), Errno> {
+    let (mut names, mut hidden) = (Names::default(), 0);
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") || is_temporary(name) {
+            continue;
+        }
+        if !with_hidden && name.starts_with(b".") {
+            hidden += 1;
+            continue;
+        }
+        let start = names.text.len();
+        names.text.extend_from_slice(entry.file_name().to_bytes_with_nul());
+        names.entries.push((start, names.text.len() - 1, entry.file_type()));
+    }
+    Ok((names, hidden))
 }
 
 /// An entry as it is now; nothing, if it is gone since the folder was read.

@@ -18,8 +18,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use helve_contract::{
     Error, Result, SafePath, async_trait, is_patient,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Level, Matches, Process, Span, Stat,
-        Written,
+        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
+        Span, Stat, Written,
     },
 };
 
@@ -149,9 +149,9 @@ impl Host for Local {
         self.soon(move |beneath| files::list(beneath, &path)).await
     }
 
-    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
         let path = path.clone();
-        self.soon(move |beneath| files::names(beneath, &path)).await
+        self.soon(move |beneath| files::glance(beneath, &path, glance)).await
     }
 
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {

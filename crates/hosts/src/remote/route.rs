@@ -19,8 +19,8 @@ use async_trait::async_trait;
 use helve_contract::{
     Error, Result, SafePath,
     ports::{
-        Change, Chunk, Command, Exit, Expect, Find, Found, GRACE, Grep, Host, Input, Item, Kind, Level, Matches,
-        Noticed, Process, Signal, Span, Stat, Written,
+        Change, Chunk, Command, Exit, Expect, Find, Found, GRACE, Glance, Glimpse, Grep, Host, Input, Item, Kind,
+        Level, Matches, Noticed, Process, Signal, Span, Stat, Written,
     },
 };
 use rustix::{
@@ -271,8 +271,8 @@ impl Host for Routed {
         self.inner.list(path).await
     }
 
-    async fn names(&self, path: &SafePath) -> Result<Vec<Item>> {
-        self.inner.names(path).await
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+        self.inner.glance(path, glance).await
     }
     async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
         self.inner.find(path, find).await

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use helve_contract::{
     Access, Error, FileFault, SafePath, Workspace,
-    ports::{Change, Expect, Find, Grep, HitKind, Host, Kind, Noise, Order, Output, Span},
+    ports::{Change, Expect, Find, Glance, Grep, HitKind, Host, Kind, Noise, Order, Output, Span},
 };
 use sha2::{Digest as _, Sha256};
 
@@ -19,7 +19,7 @@ macro_rules! stories {
             writes_and_reads_back reads_a_part_and_knows_the_whole says_what_is_missing_and_what_is_near
             creates_the_folders_above tells_files_from_folders replaces_only_what_was_expected
             changes_all_or_nothing moves_in_one_step removes_files_and_folders keeps_the_root
-            lists_by_name finds_by_name finds_by_path greps_lines_with_their_surroundings
+            lists_by_name glances_at_the_first_of_many finds_by_name finds_by_path greps_lines_with_their_surroundings
             greps_counts_and_files limits_what_it_keeps says_why_nothing_was_found refuses_a_pattern_that_explodes
             keeps_every_byte handles_an_empty_file
         }
@@ -198,9 +198,22 @@ pub(crate) async fn lists_by_name(host: &dyn Host, workspace: &Workspace) {
         [(".hidden", Kind::File), ("C.txt", Kind::File), ("a", Kind::Folder), ("b", Kind::File), ("b.txt", Kind::File)];
     assert_eq!(seen, wanted);
     assert_eq!((items[4].size, items[4].modified.is_some()), (2, true));
-    let items = host.names(&to_read(workspace, ".")).await.unwrap();
-    let seen: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
-    assert_eq!(seen, wanted);
+}
+
+pub(crate) async fn glances_at_the_first_of_many(host: &dyn Host, workspace: &Workspace) {
+    for path in ["f", "b/x", ".b", "d", "a", ".a", "e", "c"] {
+        put(host, workspace, path, "12345").await;
+    }
+    for closely in [false, true] {
+        let glance = Glance { hidden: false, most: 3, closely };
+        let seen = host.glance(&to_read(workspace, "."), glance).await.unwrap();
+        let kinds: Vec<_> = seen.items.iter().map(|item| (item.name.as_str(), item.kind)).collect();
+        assert_eq!(kinds, [("a", Kind::File), ("b", Kind::Folder), ("c", Kind::File)]);
+        assert_eq!((seen.rest, seen.hidden), (3, 2));
+        assert!(!closely || (seen.items[0].size == 5 && seen.items[0].modified.is_some()));
+        let all = host.glance(&to_read(workspace, "."), Glance { hidden: true, most: 8, closely }).await.unwrap();
+        assert_eq!((all.items.len(), all.items[0].name.as_str(), all.rest, all.hidden), (8, ".a", 0, 0));
+    }
 }
 
 fn find(pattern: Option<&str>) -> Find {

@@ -1,10 +1,10 @@
 //! `list`: what is in a folder.
 
-use std::time::SystemTime;
+use std::{fmt::Write as _, time::SystemTime};
 
 use helve_contract::{
     Call, Effects, Reply, Result, Tool,
-    ports::{Item, Kind},
+    ports::{Glance, Glimpse, Item, Kind},
     schemars,
     schemars::JsonSchema,
 };
@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::explain;
 
-/// The most entries that one listing shows.
-const MOST: usize = 10_000;
+/// The most entries that one listing shows: of names alone, and where each entry is looked at.
+const MOST: (usize, usize) = (10_000, 2_000);
 
 /// Lists a folder, sorted by name. Folders end in `/`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -62,19 +62,12 @@ impl Tool for List {
             Some(path) => call.readable(path)?,
             None => call.top()?,
         };
-        let listed = match self.detail {
-            Detail::Name => call.host().names(&path).await,
-            Detail::Full => call.host().list(&path).await,
-        };
-        let mut entries = match listed {
-            Ok(entries) => entries,
-            Err(error) => return Err(explain(call, &path, error).await),
-        };
-        let all = entries.len();
-        entries.retain(|it| self.hidden || !it.name.starts_with('.'));
-        let (hidden, rest) = (all - entries.len(), entries.len().saturating_sub(MOST));
-        entries.truncate(MOST);
-        Ok(Listing { path: path.to_string(), entries, rest, hidden })
+        let closely = self.detail == Detail::Full;
+        let glance = Glance { hidden: self.hidden, most: if closely { MOST.1 } else { MOST.0 }, closely };
+        match call.host().glance(&path, glance).await {
+            Ok(Glimpse { items, rest, hidden }) => Ok(Listing { path: path.to_string(), entries: items, rest, hidden }),
+            Err(error) => Err(explain(call, &path, error).await),
+        }
     }
 }
 
@@ -82,45 +75,56 @@ impl Listing {
     /// One name a line; folders end in `/`.
     #[must_use]
     pub fn names(&self) -> String {
-        self.lines(named)
+        self.lines(name)
     }
 
     /// One entry a line: `name (file, 12B)`. For this, [`Detail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes(&self) -> String {
-        self.lines(|it| match it.kind {
-            Kind::Folder => format!("{} (dir)", it.name),
-            Kind::Link => format!("{} (symlink to {})", it.name, it.target.as_deref().unwrap_or("?")),
-            Kind::Other => format!("{} (special)", it.name),
-            Kind::File => format!("{} (file, {})", it.name, size(it.size)),
+        self.lines(|text, it| {
+            text.push_str(&it.name);
+            match it.kind {
+                Kind::Folder => text.push_str(" (dir)"),
+                Kind::Other => text.push_str(" (special)"),
+                Kind::Link => _ = write!(text, " (symlink to {})", it.target.as_deref().unwrap_or("?")),
+                Kind::File => _ = write!(text, " (file, {})", size(it.size)),
+            }
         })
     }
 
     /// One entry a line, in columns: size, last change in UTC, name. For this, [`Detail::Full`] must have been asked for.
     #[must_use]
     pub fn with_sizes_and_times(&self) -> String {
-        self.lines(|it| {
+        self.lines(|text, it| {
             let size = if it.kind == Kind::File { size(it.size) } else { "-".to_owned() };
             let time = it.modified.map_or_else(|| "-".to_owned(), minute);
-            let target = it.target.as_ref().map(|it| format!(" -> {it}")).unwrap_or_default();
-            format!("{size:>9}  {time:<16}  {}{target}", named(it))
+            _ = write!(text, "{size:>9}  {time:<16}  ");
+            name(text, it);
+            if let Some(target) = &it.target {
+                text.extend([" -> ", target]);
+            }
         })
     }
 
-    /// What a listing says below its entries: that it is empty, cut, or passes something over.
-    fn lines(&self, line: impl Fn(&Item) -> String) -> String {
-        let mut lines: Vec<_> = self.entries.iter().map(line).collect();
-        if self.rest > 0 {
-            lines.push(format!("[{} more entries are not shown; search by name instead]", self.rest));
+    /// What a listing says below its entries: that it is empty, cut, or passes something over. Writing to a text cannot
+    /// fail.
+    fn lines(&self, line: impl Fn(&mut String, &Item)) -> String {
+        let mut text = String::with_capacity(32 * self.entries.len());
+        for it in &self.entries {
+            line(&mut text, it);
+            text.push('\n');
         }
-        if lines.is_empty() {
-            lines.push(match self.hidden {
-                0 => format!("{} is empty", self.path),
-                1 => format!("{} holds only 1 hidden entry", self.path),
-                count => format!("{} holds only {count} hidden entries", self.path),
-            });
-        }
-        lines.join("\n")
+        _ = match (self.rest, self.hidden) {
+            (0, 0) if self.entries.is_empty() => write!(text, "{} is empty", self.path),
+            (0, 1) if self.entries.is_empty() => write!(text, "{} holds only 1 hidden entry", self.path),
+            (0, many) if self.entries.is_empty() => write!(text, "{} holds only {many} hidden entries", self.path),
+            (0, _) => {
+                text.pop();
+                Ok(())
+            }
+            (rest, _) => write!(text, "[{rest} more entries are not shown; search by name instead]"),
+        };
+        text
     }
 }
 
@@ -130,8 +134,11 @@ impl From<Listing> for Reply {
     }
 }
 
-fn named(it: &Item) -> String {
-    if it.kind == Kind::Folder { format!("{}/", it.name) } else { it.name.clone() }
+fn name(text: &mut String, it: &Item) {
+    text.push_str(&it.name);
+    if it.kind == Kind::Folder {
+        text.push('/');
+    }
 }
 
 /// A number of bytes for people: `12B`, `50.0KB`, `1.5MB`.
@@ -213,6 +220,9 @@ mod tests {
         }
         let listing = run(&memory, List::default()).await.unwrap();
         assert!(listing.names().ends_with("f09999\n[7 more entries are not shown; search by name instead]"));
+        let listing = run(&memory, List { detail: Detail::Full, ..List::default() }).await.unwrap();
+        let shown = listing.with_sizes();
+        assert!(shown.ends_with("f01999 (file, 0B)\n[8007 more entries are not shown; search by name instead]"));
     }
 
     #[test]

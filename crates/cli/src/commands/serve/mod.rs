@@ -206,6 +206,7 @@ fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
         instructions: Some(mcp::instructions(settings, &engine)),
         without_resources: !mcp::may_read(settings, &engine),
         elicit: Some(approver),
+        let_go: None,
     };
     let make = move |session| Server::new(engine.clone(), session, options.clone());
     Ok(House { make: Box::new(make), first: session })
