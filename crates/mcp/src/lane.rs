@@ -101,7 +101,8 @@ impl Lane {
             return;
         }
         if !state.gathered.is_empty() {
-            message.splice(0..0, mem::take(&mut state.gathered));
+            state.gathered.extend(message);
+            message = mem::take(&mut state.gathered);
         }
         self.leave(state, message);
     }

@@ -499,7 +499,9 @@ fn an_executor_that_is_killed_is_followed_by_another() {
         for _ in 0..=kills.min(8) {
             let what = if desk.path("work/.forge/artifacts/story/dag.json").exists() { "story" } else { "../plan" };
             let mut command = desk.command(&["forge", "run", what]);
-            let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let said = desk.path("said");
+            let out = fs::File::create(&said).unwrap();
+            let mut child = command.stdin(Stdio::null()).stderr(out.try_clone().unwrap()).stdout(out).spawn().unwrap();
             let end = Instant::now() + Duration::from_millis(next(&mut seed) % 3_000);
             let mut ended = None;
             while ended.is_none() && (killed >= kills || Instant::now() < end) {
@@ -507,8 +509,7 @@ fn an_executor_that_is_killed_is_followed_by_another() {
                 ended = child.try_wait().unwrap();
             }
             if let Some(status) = ended {
-                let said = child.wait_with_output().unwrap().stderr;
-                assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&said));
+                assert!(status.success(), "{status}: {}", fs::read_to_string(said).unwrap());
                 break;
             }
             child.kill().unwrap();
