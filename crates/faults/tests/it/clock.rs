@@ -36,6 +36,11 @@ fn drive(desk: &Desk, store: &Connection, library: &str, hours: i64, ended: i64)
                    WHERE goal = ?1 AND schedule_runs.status = 'success'";
         store.query_row(sql, [goal], |row| row.get(0)).unwrap()
     };
+    let is_put_off = |now: i64| -> bool {
+        let sql = "SELECT count(*) FROM schedules WHERE goal = 'witness' AND next > ?1 AND NOT EXISTS \
+                   (SELECT 1 FROM schedule_runs WHERE schedule = schedules.id AND schedule_runs.status <> 'success')";
+        store.query_row(sql, [now], |row| row.get::<_, i64>(0)).unwrap() > 0
+    };
     let wait = |what: &str, done: &dyn Fn() -> bool| {
         let until = Instant::now() + Duration::from_secs(60);
         while !done() {
@@ -50,7 +55,13 @@ fn drive(desk: &Desk, store: &Connection, library: &str, hours: i64, ended: i64)
     for _ in 0..2 {
         let before = count("witness");
         witness(now() - 1_000_000);
-        wait("the driver does not look", &|| count("witness") > before);
+        wait("the driver does not look", &|| {
+            // What the driver has to write about the last run may undo it.
+            if count("witness") == before && is_put_off(now()) {
+                witness(now() - 1_000_000);
+            }
+            count("witness") > before
+        });
     }
     assert_eq!(count("look"), ended, "{off}: {:?}", runs(store));
     let open = "SELECT count(*) FROM schedule_runs WHERE status <> 'success'";
