@@ -185,7 +185,7 @@ pub(super) fn trees(report: &mut Report, helve: &Path, root: &Path) -> Result<()
     git(&main, &["init", "--quiet", "--initial-branch=main"])?;
     git(&main, &["commit", "--quiet", "--allow-empty", "-m", "begin"])?;
     for at in 0..AGENTS {
-        git(root, &["clone", "--quiet", "--shared", "main", &format!("tree-{at}")])?;
+        git(root, &["clone", "--quiet", "--no-hardlinks", "main", &format!("tree-{at}")])?;
     }
     let begun = Instant::now();
     let one = |at: usize| -> Result<()> {
@@ -242,7 +242,7 @@ pub(super) fn agents(report: &mut Report, helve: &Path, root: &Path) -> Result<(
                 let done = messages.iter().filter(|it| it["content"].to_string().contains("errand done")).count();
                 return Step::text(format!("{done} of {many}"));
             }
-            let order = |at| json!({ "description": format!("Errand {at}"), "prompt": format!("errand {at}") });
+            let order = |at| json!({ "subagent_type": "general-purpose", "description": format!("Errand {at}"), "prompt": format!("errand {at}") });
             return Step::calls((0..many).map(|at| Use::of("Agent", order(at))));
         }
         if heard { Step::text("errand done") } else { Step::call("FileRead", json!({ "file_path": file })) }

@@ -44,6 +44,8 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
         report.race(&format!("start to tools/list, {dialect}"), &mut |times| start(&ours, times), rivals.collect())?;
 
         let mut peer = ours.start()?;
+        // Asked twice: what a server does after its first answer is done before the second.
+        peer.listed()?;
         let tools = peer.listed()?;
         let count = tools["result"]["tools"].as_array().map_or(0, Vec::len);
         report.fact(
@@ -55,7 +57,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     }
     for server in &others {
         let mut peer = server.start()?;
-        if peer.listed().is_ok() {
+        if peer.listed().is_ok() && peer.listed().is_ok() {
             report.fact(&format!("resident after tools/list, {}", server.name), peer.memory().0, "MB", None);
         }
     }

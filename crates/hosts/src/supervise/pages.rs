@@ -3,28 +3,38 @@
 
 use std::{fs, io, ops::Range};
 
-/// Lets go of the pages of the program's code that starting needed. The ones that calls need come back from the file by
-/// themselves, a few microseconds each time; the others no longer count as memory of this process.
+/// Lets go of the pages of the program's code and constants that starting needed. The ones that calls need come back from
+/// the file by themselves, a few microseconds each time; the others no longer count as memory of this process.
 pub fn let_go_of_start() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     let maps = fs::read_to_string("/proc/self/maps")?;
-    let Some(code) = maps.lines().find_map(|line| code_of(line, program.to_str()?)) else { return Ok(()) };
-    // SAFETY: these pages are mapped from the program's file, not writable, and the same when they are read again.
-    let done = unsafe {
-        libc::madvise(std::ptr::with_exposed_provenance_mut(code.start), code.end - code.start, libc::MADV_DONTNEED)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    for part in program.to_str().map(|program| unchanging(&maps, program)).unwrap_or_default() {
+        // SAFETY: these pages are mapped from the program's file, never writable, and the same when they are read again.
+        let done = unsafe {
+            libc::madvise(std::ptr::with_exposed_provenance_mut(part.start), part.end - part.start, libc::MADV_DONTNEED)
+        };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
-/// Where a line of `/proc/self/maps` says that the program's code is.
-fn code_of(line: &str, program: &str) -> Option<Range<usize>> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    if words.next()? != "r-xp" || !line.ends_with(program) {
-        return None;
+/// Where `/proc/self/maps` says that the program's code is, and what is before it. What comes behind it and cannot be
+/// written was written while the program was loaded.
+fn unchanging(maps: &str, program: &str) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    for line in maps.lines().filter(|line| line.ends_with(program)) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(mode)) = (words.next(), words.next()) else { break };
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        let range = range.split_once('-').and_then(|(start, end)| Some(address(start)?..address(end)?));
+        parts.extend(range.filter(|_| matches!(mode, "r--p" | "r-xp")));
+        if mode != "r--p" {
+            break;
+        }
     }
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    Some(address(start)?..address(end)?)
+    parts
 }
 
 #[cfg(test)]
@@ -32,13 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_what_runs_and_cannot_be_written() {
-        let line = |mode| format!("013fe000-03de5000 {mode} 011fd000 fe:00 1234    /opt/helve");
-        assert_eq!(code_of(&line("r-xp"), "/opt/helve"), Some(0x013f_e000..0x03de_5000));
-        for other in ["r--p", "rw-p", "rwxp"] {
-            assert_eq!(code_of(&line(other), "/opt/helve"), None, "{other}");
-        }
-        assert_eq!(code_of(&line("r-xp"), "/usr/lib/libc.so.6"), None);
+    fn what_is_written_at_the_start_stays() {
+        let line = |range: &str, mode: &str, file: &str| format!("{range} {mode} 00000000 fe:00 1234    {file}\n");
+        let ours = [("00200000-013fe000", "r--p"), ("013fe000-03de5000", "r-xp"), ("03de6000-03fc3000", "r--p")];
+        let mut maps: String = ours.iter().map(|(range, mode)| line(range, mode, "/opt/helve")).collect();
+        maps += &line("7f0000000000-7f0000026000", "r--p", "/usr/lib/libc.so.6");
+        assert_eq!(unchanging(&maps, "/opt/helve"), [0x0020_0000..0x013f_e000, 0x013f_e000..0x03de_5000]);
+        assert!(unchanging(&line("1000-2000", "rwxp", "/opt/helve"), "/opt/helve").is_empty());
+        assert!(unchanging(&maps, "/opt/other").is_empty());
     }
 
     #[test]
