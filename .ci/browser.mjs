@@ -562,6 +562,8 @@ const run = async () => {
     await one.getByRole('button', { name: 'Run', exact: true }).click();
     const asked = one.locator('article', { hasText: 'A third part' });
     await one.locator('.pill', { hasText: 'paused' }).waitFor();
+    // It is paused as soon as there is a request, and can be run again when those who work have ended.
+    await one.getByRole('button', { name: 'Run', exact: true }).waitFor();
     await shoot(page, 'requests-1280');
     await asked.getByRole('button', { name: 'Approve' }).click();
     await asked.locator('.pill', { hasText: 'approved' }).waitFor();
@@ -579,7 +581,12 @@ const run = async () => {
     planned('long', [['l1', 1, []]]);
     await go(page, 'forge/long');
     const one = page.locator('#forge-one');
-    await one.getByRole('button', { name: 'Run', exact: true }).click();
+    // While it is pressed, all is read again.
+    await one.getByRole('button', { name: 'Run', exact: true }).hover();
+    await page.mouse.down();
+    await page.evaluate(() => parts.forge.hear({ type: 'forge.told', data: {} }));
+    for (const way of ['', '/long', '', '/long']) await page.evaluate(way => ask('/api/forge' + way), way);
+    await page.mouse.up();
     await one.locator('.node.is-running').waitFor();
     await one.getByRole('button', { name: 'Cancel' }).click();
     // Somebody else does something, and all is drawn anew.
@@ -759,7 +766,11 @@ if (failed) {
   if (server)
     console.log(`the server said:\n${server.said.replaceAll(token, 'TOKEN').split('\n').slice(-15).join('\n')}`);
   const pages = browser ? browser.contexts().flatMap(it => it.pages()) : [];
-  for (const [index, page] of pages.entries()) await shoot(page, `failed-${index}`).catch(() => {});
+  for (const [index, page] of pages.entries()) {
+    await shoot(page, `failed-${index}`).catch(() => {});
+    const shown = await text(page, 'main > section:not([hidden])').catch(() => 'nothing that could be read');
+    console.log(`page ${index + 1} shows:\n${shown.slice(0, 3000)}`);
+  }
 }
 if (browser) await browser.close().catch(() => {});
 for (const child of started.reverse()) await finish(child);

@@ -109,6 +109,23 @@ const trouble = (error, again) =>
         el('p', { class: 'words' }, error.message),
         again ? el('div', { class: 'acts' }, button('Try again', again, 'small')) : null,
       );
+// A press ends on what it began on: what is drawn anew waits until nothing is pressed any more.
+let pressed = false;
+const afterPress = [];
+addEventListener('pointerdown', () => (pressed = true), true);
+for (const end of ['pointerup', 'pointercancel', 'dragend', 'blur'])
+  addEventListener(
+    end,
+    () => {
+      pressed = false;
+      // The click comes right after the end of the press.
+      setTimeout(() => afterPress.splice(0).forEach(wake => wake()));
+    },
+    true,
+  );
+const unpressed = async () => {
+  while (pressed) await new Promise(wake => afterPress.push(wake));
+};
 const fill = async (box, work, count = 3) => {
   const turn = (box.turn || 0) + 1;
   box.turn = turn;
@@ -121,6 +138,7 @@ const fill = async (box, work, count = 3) => {
     if (!error.status && error.status !== 0) console.error(error);
     made = [trouble(error, () => fill(box, work, count))];
   }
+  await unpressed();
   // A later reading has the last word.
   if (box.turn !== turn) return;
   box.replaceChildren(...made);

@@ -3,6 +3,10 @@
   let current = null,
     seen = '',
     timer = 0,
+    // Readings that were begun, the last that was drawn, and whether what is drawn next is drawn though it is the same.
+    begun = 0,
+    drawn = 0,
+    forced = false,
     chosen = null,
     // Whether changes of a plan wait for the person at the page.
     asks = false;
@@ -275,6 +279,8 @@
   };
   const read = async force => {
     clearTimeout(timer);
+    const turn = ++begun;
+    forced ||= Boolean(force);
     await fill(
       $('forge-runs'),
       async () => {
@@ -319,9 +325,11 @@
       if (!seen) box.replaceChildren(trouble(error, () => read(true)));
       return again();
     }
+    await unpressed();
     const now = JSON.stringify(told);
-    if (id === current && (force || now !== seen)) {
-      seen = now;
+    // What was read earlier and comes later is old.
+    if (id === current && turn > drawn && (forced || now !== seen)) {
+      [seen, drawn, forced] = [now, turn, false];
       // What is open and where one was stays when something new is drawn.
       const open = [...box.querySelectorAll('details')].map(it => it.open),
         graph = box.querySelector('.graph'),
@@ -342,6 +350,7 @@
     again();
   };
   const again = () => {
+    clearTimeout(timer);
     if (!$('forge').hidden) timer = setTimeout(read, 2000);
   };
   parts.forge = {

@@ -237,6 +237,7 @@
   const look = async () => {
     clearTimeout(timer);
     const told = await ask('/api/tasks').catch(() => ({ tasks: [] }));
+    await unpressed();
     // What the server has forgotten is over.
     for (const id of [...tasks.keys()]) if (!list(told.tasks).some(it => it.id === id)) tasks.delete(id);
     for (const it of list(told.tasks)) {

@@ -319,6 +319,7 @@
     for (const child of children)
       child.children =
         (await ask('/api/sessions?parent=' + encodeURIComponent(child.id)).catch(() => ({}))).sessions || [];
+    if (!first) await unpressed();
     if (current !== id) return;
     const { top, stop } = page(it, told, children);
     const all = messages(told.messages || []),
