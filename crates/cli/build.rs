@@ -1,15 +1,22 @@
-//! How the binaries are linked: at a fixed address, so that nothing has to be relocated at a start.
+//! How the binaries are linked: at a fixed address, so that nothing has to be relocated at a start, and with what every
+//! start and most calls need in one place.
 //!
 //! A program that may lie anywhere writes its own address into two megabytes of tables before it does anything else, at
 //! every start and for every command; that took longer than all the rest. The heap, the stack and the libraries lie
 //! anywhere all the same, as with programs written in Go. `HELVE_BUILD_PIE=1` makes a binary that may lie anywhere
 //! itself, with its relocations in the short form where this machine's loader knows it (glibc 2.36 or later);
 //! `HELVE_BUILD_OLD_GLIBC=1` makes that run on older systems, too.
+//!
+//! What is needed lies in three megabytes of forty. `hot.txt` names it, and the linker puts it together: it is read from
+//! the disk in fewer pieces, and half of the memory that it takes at a start is not taken. `bench/hot` writes that file
+//! anew. The names hold for one version of the compiler and of each dependency; a name that is no longer there changes
+//! nothing, and with another linker than rustc's own there is no such order.
 
 use std::{env, fs, path::Path, process::Command};
 
 const FIXED: &str = "-no-pie";
 const PACKED: &str = "-Wl,-z,pack-relative-relocs";
+const HOT: &str = "hot.txt";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -18,8 +25,18 @@ fn main() {
         env::var_os(name).is_some_and(|it| it != "0")
     };
     let (pie, old) = (is_wished("HELVE_BUILD_PIE"), is_wished("HELVE_BUILD_OLD_GLIBC"));
+    let names = is_wished("HELVE_BUILD_NAMES");
+    let is_release = env::var("PROFILE").is_ok_and(|it| it == "release");
+    if is_release && !names {
+        println!("cargo:rustc-link-arg-bins=-s");
+    }
     if !is_for_this_machine() {
         return;
+    }
+    println!("cargo:rerun-if-changed={HOT}");
+    let order = is_release.then(ordered).flatten();
+    for it in order.iter().flatten() {
+        println!("cargo:rustc-link-arg-bins={it}");
     }
     if !pie && works(&[FIXED]) == Some(true) {
         println!("cargo:rustc-link-arg-bins={FIXED}");
@@ -42,4 +59,20 @@ fn works(how: &[&str]) -> Option<bool> {
     let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let linked = Command::new(linker).args(how).arg("-o").arg(&program).arg(&source).status().ok()?;
     Some(linked.success() && Command::new(&program).status().ok()?.success())
+}
+
+/// What tells the linker of the order, where it understands that.
+fn ordered() -> Option<[String; 2]> {
+    let (out, hot) = (env::var_os("OUT_DIR")?, Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join(HOT));
+    let how = [
+        format!("-Wl,--symbol-ordering-file={}", hot.to_str().filter(|it| !it.contains(','))?),
+        "-Wl,--no-warn-symbol-ordering".to_owned(),
+    ];
+    let (source, program) = (Path::new(&out).join("probe.rs"), Path::new(&out).join("probe-order"));
+    fs::write(&source, "fn main() {}\n").ok()?;
+    let mut rustc = Command::new(env::var_os("RUSTC")?);
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    rustc.args(flags.split('\x1f').filter(|it| !it.is_empty())).arg("-o").arg(&program).arg(&source);
+    rustc.args(how.iter().map(|it| format!("-Clink-arg={it}")));
+    rustc.output().is_ok_and(|it| it.status.success()).then_some(how)
 }

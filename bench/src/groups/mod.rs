@@ -53,6 +53,6 @@ fn helve(report: &mut Report) -> Result<Option<PathBuf>> {
     if helve.is_file() {
         return Ok(Some(helve.canonicalize()?));
     }
-    report.skip(&format!("{} is not there: build it with --profile quick, or name one with --helve", helve.display()));
+    report.skip(&format!("{} is not there: build it with --release, or name one with --helve", helve.display()));
     Ok(None)
 }

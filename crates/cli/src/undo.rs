@@ -12,12 +12,11 @@ use std::{
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Noise,
-        Order, Process, Span, Stat, Written,
+        Change, Chunk, Command, Content, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches,
+        Noise, Order, Process, Span, Stat, Written,
     },
 };
 use helve_tools::fs::diff::{self, Diff};
-use sha2::{Digest, Sha256};
 
 use crate::state;
 
@@ -60,7 +59,7 @@ struct Remembered {
     path: SafePath,
     before: Kept,
     /// The content that the turn left; `None`: no file.
-    after: Option<[u8; 32]>,
+    after: Option<Content>,
 }
 
 /// What a file was.
@@ -186,7 +185,7 @@ impl Memory {
         let Inner { turns, fresh } = &mut *inner;
         let Some(turn) = turns.last_mut() else { return };
         let Some(file) = turn.files.iter_mut().find(|file| file.path.on_host() == path.on_host()) else { return };
-        file.after = after.map(|bytes| Sha256::digest(bytes).into());
+        file.after = after.map(Content::of);
         if fresh.len() < 50 {
             fresh.extend(compare(file, after));
         }

@@ -42,10 +42,17 @@ impl Effects {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a call can run beside others: it changes nothing and goes nowhere.
+    /// Whether a call changes nothing and goes nowhere.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         self.0 & !Self::READS.0 == 0
+    }
+
+    /// Whether a call can run beside others of the same answer: it only looks, or it starts an agent, whose own calls are
+    /// judged one by one.
+    #[must_use]
+    pub const fn runs_beside_others(self) -> bool {
+        self.0 & !Self::READS.0 & !Self::SPAWNS.0 == 0
     }
 
     /// Seed 003's safety tier.

@@ -17,9 +17,17 @@ impl Fields {
         Self(bytes)
     }
 
+    /// The same fields once more, with room for so many bytes after them.
+    #[must_use]
+    pub fn again(&self, room: usize) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len() + room);
+        bytes.extend_from_slice(&self.0);
+        Self(bytes)
+    }
+
     /// A text.
     #[must_use]
-    pub fn text(mut self, key: &str, text: &str) -> Self {
+    pub fn text(mut self, key: &'static str, text: &str) -> Self {
         self.key(key);
         push_text(&mut self.0, text);
         self
@@ -27,7 +35,7 @@ impl Fields {
 
     /// A text, if there is one.
     #[must_use]
-    pub fn perhaps(self, key: &str, text: Option<&str>) -> Self {
+    pub fn perhaps(self, key: &'static str, text: Option<&str>) -> Self {
         match text {
             Some(text) => self.text(key, text),
             None => self,
@@ -36,7 +44,7 @@ impl Fields {
 
     /// Something whose JSON is there already.
     #[must_use]
-    pub fn raw(mut self, key: &str, json: &[u8]) -> Self {
+    pub fn raw(mut self, key: &'static str, json: &[u8]) -> Self {
         self.key(key);
         self.0.extend_from_slice(json);
         self
@@ -44,14 +52,14 @@ impl Fields {
 
     /// Something that is written by `write`, which gets the bytes so far and gives them back with its JSON.
     #[must_use]
-    pub fn nested(mut self, key: &str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+    pub fn nested(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.key(key);
         Self(write(self.0))
     }
 
     /// Anything. A map whose keys are no strings is `null`.
     #[must_use]
-    pub fn value(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
+    pub fn value(mut self, key: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
         self.key(key);
         let start = self.0.len();
         if serde_json::to_writer(&mut self.0, value).is_err() {
@@ -68,18 +76,23 @@ impl Fields {
         self.0
     }
 
-    fn key(&mut self, key: &str) {
+    /// Names of fields are written in the source, and need no escapes.
+    fn key(&mut self, key: &'static str) {
+        debug_assert_eq!(plain_bytes(key.as_bytes()), key.len(), "{key}");
+        self.0.reserve(key.len() + 4);
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
         }
-        push_text(&mut self.0, key);
-        self.0.push(b':');
+        self.0.push(b'"');
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
     }
 }
 
 /// Writes a text as JSON has it, in quotes.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
-    out.reserve(text.len() + 2);
+    // Ordinary text has an escape or two in a line.
+    out.reserve(text.len() + text.len() / 16 + 16);
     out.push(b'"');
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
@@ -105,10 +118,15 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// How many bytes stand as they are, from the first on: all up to a quote, a backslash or a control character. Eight are
-/// looked at at a time: the lowest bit that
-/// is set in `found` belongs to the first of those.
+/// How many bytes stand as they are, from the first on: all up to a quote, a backslash or a control character. Blocks
+/// without any of those are passed over whole, then eight bytes at a time: the lowest bit that is set in `found` belongs to
+/// the first of those.
 fn plain_bytes(text: &[u8]) -> usize {
+    let strange = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    // Without a way out in the middle, for then a compiler looks at many bytes at once.
+    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | strange(byte));
+    let passed = text.as_chunks::<32>().0.iter().take_while(is_plain).count() * 32;
+    let text = &text[passed..];
     const ONES: u64 = u64::MAX / 0xff;
     const HIGHEST: u64 = ONES << 7;
     let less = |word: u64, than: u8| word.wrapping_sub(ONES * u64::from(than)) & !word;
@@ -119,11 +137,10 @@ fn plain_bytes(text: &[u8]) -> usize {
         let slash = less(word ^ (ONES * u64::from(b'\\')), 1);
         let found = (less(word, 0x20) | quote | slash) & HIGHEST;
         if found != 0 {
-            return at * 8 + found.trailing_zeros() as usize / 8;
+            return passed + at * 8 + found.trailing_zeros() as usize / 8;
         }
     }
-    let strange = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    text.len() - last.len() + last.iter().position(strange).unwrap_or(last.len())
+    passed + text.len() - last.len() + last.iter().position(strange).unwrap_or(last.len())
 }
 
 #[cfg(test)]

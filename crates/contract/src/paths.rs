@@ -236,7 +236,7 @@ impl Workspace {
         self.roots
             .iter()
             .flat_map(|root| std::iter::once(&root.dir).chain(&root.also).map(move |dir| (root, dir)))
-            .filter_map(|(root, dir)| Some((root, dir, clean.strip_prefix(dir).ok()?)))
+            .filter_map(|(root, dir)| Some((root, dir, beneath(clean, dir)?)))
             .max_by_key(|(_, dir, _)| dir.as_os_str().len())
             .map(|(root, _, rest)| (root, rest.to_owned()))
     }
@@ -571,7 +571,7 @@ fn sane(path: &Path) -> Result<()> {
     if text.len() > 4096 {
         return Err(Error::failed(format!("the path is {} bytes long; at most 4096 are accepted", text.len())));
     }
-    if text.chars().any(char::is_control) {
+    if text.bytes().any(|byte| !matches!(byte, b' '..=b'~')) && text.chars().any(char::is_control) {
         return Err(Error::failed(format!(
             "the path {} has control characters in it, which is refused; rename the file with a command first",
             show(path)
@@ -615,8 +615,22 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
+/// The rest of a clean path beneath a folder.
+fn beneath<'a>(clean: &'a Path, dir: &Path) -> Option<&'a Path> {
+    let rest = clean.to_str().zip(dir.to_str()).and_then(|(path, dir)| path.strip_prefix(dir));
+    match rest.map(|rest| (rest, rest.strip_prefix('/'))) {
+        Some(("", _)) => Some(Path::new("")),
+        Some((_, Some(rest))) if !rest.starts_with('/') => Some(Path::new(rest)),
+        // Another folder; or one that is written in another way, such as with a slash at its end.
+        _ => clean.strip_prefix(dir).ok(),
+    }
+}
+
 /// A path for reading: control characters and bytes that are not UTF-8 made visible.
 fn show(path: &Path) -> String {
+    if let Some(text) = path.to_str().filter(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+        return text.to_owned();
+    }
     let mut shown = String::new();
     for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
         for it in chunk.valid().chars() {

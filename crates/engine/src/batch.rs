@@ -19,7 +19,8 @@ pub struct Request {
 }
 
 impl Engine {
-    /// Runs the calls of one turn: read-only ones that follow each other side by side, every other one alone.
+    /// Runs the calls of one turn: those that only look or start an agent side by side where they follow each other, every
+    /// other one alone.
     /// The replies are in the order of the calls.
     pub async fn batch(&self, calls: Vec<Request>) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(calls.len());
@@ -40,7 +41,7 @@ impl Engine {
 
     /// Whether a call may run beside others. One that names no tool does nothing at all.
     pub fn runs_beside_others(&self, name: &str) -> bool {
-        self.table().find(name).is_none_or(|slot| slot.entry.spec.effects.is_read_only())
+        self.table().find(name).is_none_or(|slot| slot.entry.spec.effects.runs_beside_others())
     }
 }
 

@@ -147,19 +147,34 @@ fn tail(text: &str, limit: Limit) -> &str {
     }
 }
 
-/// Whether the JSON of a value has at most so many bytes. Nothing is built to find out.
+/// Whether the JSON of a value has at most so many bytes.
 pub(crate) fn fits(value: &Value, bytes: usize) -> bool {
-    struct Room(usize);
-    impl io::Write for Room {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+    serde_json::to_writer(Room { left: bytes, kept: None }, value).is_ok()
+}
+
+/// The JSON of a value, if it has at most so many bytes.
+pub(crate) fn json_within(value: &Value, bytes: usize) -> Option<Vec<u8>> {
+    let mut room = Room { left: bytes, kept: Some(Vec::with_capacity(256)) };
+    serde_json::to_writer(&mut room, value).ok()?;
+    room.kept
+}
+
+/// Takes so many bytes and no more.
+struct Room {
+    left: usize,
+    kept: Option<Vec<u8>>,
+}
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.kept.iter_mut().for_each(|kept| kept.extend_from_slice(bytes));
+        Ok(bytes.len())
     }
-    serde_json::to_writer(Room(bytes), value).is_ok()
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The text, or as many of its lines as have at most so many bytes.

@@ -15,5 +15,5 @@ pub use e2b::E2b;
 pub use local::{Local, Spawn};
 pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
 pub use sandbox::{Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings, Trial, Wanted};
-pub use supervise::{harden, inner_stage, leashed, let_go_of_start, stage_edition};
+pub use supervise::{harden, inner_stage, leashed, let_go_beyond, stage_edition};
 pub use tasks::Runner;

@@ -29,19 +29,19 @@ impl Answer {
     }
 
     /// Adds a field.
-    pub(crate) fn field(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
+    pub(crate) fn field(mut self, key: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
         self.fields = self.fields.value(key, value);
         self
     }
 
     /// Adds a field whose JSON is there already.
-    pub(crate) fn raw(mut self, key: &str, json: &str) -> Self {
+    pub(crate) fn raw(mut self, key: &'static str, json: &str) -> Self {
         self.fields = self.fields.raw(key, json.as_bytes());
         self
     }
 
     /// Adds a field that is written by `write`, which gets the bytes so far and gives them back with its JSON.
-    pub(crate) fn nested(mut self, key: &str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+    pub(crate) fn nested(mut self, key: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.fields = self.fields.nested(key, write);
         self
     }

@@ -27,9 +27,9 @@ pub struct Options {
     pub without_resources: bool,
     /// The approver that the engine's gate asks, when clients shall put its questions to their users.
     pub elicit: Option<Arc<ElicitApprover>>,
-    /// Called over standard input and output when the client has been told the tools, and after its first call: much was
-    /// needed for that, and is not needed again.
-    pub let_go: Option<fn()>,
+    /// Lets go of memory where there is more than so many bytes of it. Called over standard input and output when the client
+    /// has been told the tools, after its first call, and now and then: much was needed once, and is not needed again.
+    pub let_go: Option<fn(usize)>,
 }
 
 /// An engine's tools in a session, for any number of clients.

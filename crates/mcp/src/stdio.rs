@@ -6,7 +6,7 @@ use std::{
     os::fd::AsFd,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use helve_contract::patiently;
@@ -45,7 +45,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     // Whatever is answered is on record. Where that fails it is tried again with the next event.
     let lane = Lane::new(output, move || _ = engine.events().settle());
     let out: Arc<dyn Outbox> = Arc::new(Post(lane.clone()));
-    let mut firsts = Firsts::default();
+    let mut thrift = Thrift { called: false, let_go: 0, last: Instant::now() };
     let peer = Peer::new(server.clone());
     let tasks = TaskTracker::new();
     let teller = runtime.spawn(peer.clone().follow_tools(out.clone()));
@@ -57,13 +57,17 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         let more = lines.has_another();
         server.engine.events().gather(more);
         lane.gather(more);
+        // Now nobody waits for an answer.
+        if !more {
+            thrift.let_go(&server);
+        }
         let handled = match lines.next() {
             Ok(Line::Text(message)) => peer.receive(message, &out),
             Ok(Line::TooLong) => Handled::Now(too_long()),
             Ok(Line::End) => break Ok(()),
             Err(error) => break Err(error),
         };
-        firsts.called |= matches!(handled, Handled::Later(_));
+        thrift.called |= matches!(handled, Handled::Later(_));
         match handled {
             Handled::Nothing => {}
             Handled::Now(answer) => out.send(answer),
@@ -76,7 +80,6 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         if lane.is_broken() {
             break Ok(());
         }
-        firsts.let_go(&server);
     };
     server.engine.events().gather(false);
     lane.gather(false);
@@ -94,25 +97,34 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     ended
 }
 
-/// What is done for the first time, and needs what is not needed again.
-#[derive(Default)]
-struct Firsts {
+/// Sees to it that memory that was needed for a while is not kept for good.
+struct Thrift {
     called: bool,
-    /// How much of it has been let go.
+    /// What was done for the first time and has been let go.
     let_go: usize,
+    /// When it was last looked at.
+    last: Instant,
 }
 
-impl Firsts {
-    /// Lets go after the tools were told, and after the first call.
+impl Thrift {
+    /// How much there may be without a thought.
+    const MOST: usize = 12 << 20;
+    /// How often that is looked at: it takes as long as a small call.
+    const OFTEN: Duration = Duration::from_millis(25);
+
+    /// Lets go after the tools were told, after the first call, and when there is much.
     fn let_go(&mut self, server: &Server) {
-        if self.let_go == 2 {
-            return;
-        }
+        let Some(let_go) = server.options.let_go else { return };
         let done = if self.called { 2 } else { usize::from(server.was_listed()) };
         if done > self.let_go {
             self.let_go = done;
-            server.options.let_go.into_iter().for_each(|it| it());
+            let_go(0);
+        } else if self.last.elapsed() >= Self::OFTEN {
+            let_go(Self::MOST);
+        } else {
+            return;
         }
+        self.last = Instant::now();
     }
 }
 

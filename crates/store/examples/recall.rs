@@ -1,6 +1,6 @@
 //! How often memory finds what answers a question: words alone, vectors alone, and both as Helve searches.
 //!
-//! `cargo run --profile quick -p helve-store --example recall -- FILE…` reads sets of notes with questions, either
+//! `cargo run --release -p helve-store --example recall -- FILE…` reads sets of notes with questions, either
 //! `{"notes": […], "q": [[question, number of the right note], …]}` (a list of numbers, where several are right), or
 //! conversations in the form of LoCoMo. A figure is the share of right notes among the first 1, 3, 5 and 10.
 

@@ -13,11 +13,10 @@ use helve_contract::{
     Access, Call, Entry, Error, FileFault, Glob, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath,
     Session, Tool, Workspace, async_trait,
     ports::{
-        Change, Chunk, Command, Documents, Expect, FileHits, Find, Found, FoundFile, Grep, Hit, HitKind, Host, Item,
-        Kind, Matches, Order, Output, PdfPages, Picture, Process, Span, Stamp, Stat, Written,
+        Change, Chunk, Command, Content, Documents, Expect, FileHits, Find, Found, FoundFile, Grep, Hit, HitKind, Host,
+        Item, Kind, Matches, Order, Output, PdfPages, Picture, Process, Span, Stamp, Stat, Written,
     },
 };
-use sha2::{Digest, Sha256};
 
 /// Files by their path in the workspace.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -169,7 +168,7 @@ impl Memory {
         };
         match (expect, &found) {
             (Expect::Absent, Some(_)) => return Err(Error::file(path, FileFault::Exists)),
-            (Expect::Content(hash), Some((_, Data::Bytes(bytes)))) if Sha256::digest(bytes).as_slice() == hash => {}
+            (Expect::Content(hash), Some((_, Data::Bytes(bytes)))) if Content::of(bytes) == hash => {}
             (Expect::Content(_), _) => return Err(Error::file(path, FileFault::Changed)),
             (Expect::Anything | Expect::Absent, _) => {}
         }

@@ -15,6 +15,7 @@ use helve_contract::{
 };
 use helve_engine::Engine;
 use helve_tools::agents::fenced;
+use tokio::sync::Semaphore;
 
 use super::{
     child::{Birth, Child, Leash},
@@ -59,6 +60,8 @@ pub struct Supervisor {
     store: Arc<dyn Store>,
     kinds: Kinds,
     limits: Limits,
+    /// Calls of one answer start agents side by side; those beyond the limit wait for their turn.
+    turns: Semaphore,
     book: Mutex<Book>,
 }
 
@@ -103,7 +106,8 @@ impl Drop for Seat {
 impl Supervisor {
     /// A supervisor of agents of these kinds.
     pub fn new(workshop: Arc<dyn Workshop>, store: Arc<dyn Store>, kinds: Kinds, limits: Limits) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, book: Mutex::default() })
+        let turns = Semaphore::new(limits.at_once);
+        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, turns, book: Mutex::default() })
     }
 
     /// Gives a conversation a seat: from now on it may start agents, and hears of their end after its turn. Its watcher
@@ -435,6 +439,12 @@ impl Agents for Supervisor {
                 "an agent that was started by another one starts none here; do the work yourself",
             ));
         }
+        // Whoever was started itself has its own turn, and waiting for another could be for ever.
+        let _turn = if order.background || parent.depth > 0 {
+            None
+        } else {
+            call.cancel.run_until_cancelled(self.turns.acquire()).await.ok_or(Error::Cancelled)?.ok()
+        };
         self.full(&self.book())?;
         let (child, mut agent) = self.raise(call, &parent, &order).await?;
         self.enter(&child, &mut agent, &parent)?;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
 
@@ -20,6 +20,10 @@ use helve_engine::{Gate, Mode, protected};
 use helve_hosts::Local;
 use helve_store::Sqlite;
 use serde_json::json;
+use tokio::sync::Barrier;
+
+/// Where two agents meet, if both work at the same time.
+static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
 
 /// A model that does what the last words of the user say.
 struct Puppet(&'static str);
@@ -58,6 +62,15 @@ impl Model for Puppet {
                 ear(Piece::Text("half"));
                 ask.cancel.cancelled().await;
                 Err(ModelError::Cancelled { said: "half".into() })
+            }
+            ("both", _) => {
+                let input = json!({ "description": "d", "prompt": "meet", "subagent_type": "general-purpose" });
+                let order = |id: &str| Use { id: id.into(), name: "Agent".into(), input: input.to_string() };
+                Ok(Answer { calls: vec![order("c1"), order("c2")], spent, ..Answer::default() })
+            }
+            ("meet", _) => {
+                MEETING.wait().await;
+                text("met".to_owned())
             }
             ("call", rest) => {
                 let (name, input) = rest.split_once(' ').unwrap();
@@ -193,6 +206,28 @@ async fn a_child_has_a_part_of_its_parents_tools() {
         unknown,
         "no agent is called `Explorer`; there are general-purpose, Explore, Plan, reader, loose. Did you mean Explore?"
     );
+}
+
+#[tokio::test]
+async fn agents_of_one_answer_work_side_by_side() {
+    let story = Story::new();
+    let outcome = tokio::time::timeout(Duration::from_secs(20), story.agent.say("both")).await;
+    let outcome = outcome.expect("one waits for the other, and never meets it").unwrap();
+    assert!(outcome.text.contains("met"), "{}", outcome.text);
+    let events = story.events.lock().unwrap();
+    assert_eq!(events.iter().take(2).filter(|it| it.ends_with("began")).count(), 2, "{events:?}");
+}
+
+#[tokio::test]
+async fn agents_beyond_the_limit_wait_for_their_turn() {
+    let story = Story::with(Limits { at_once: 2, ..Limits::default() }, Mode::Open, Budget::default(), false);
+    let all = futures::future::join_all((0..5).map(|_| story.start(order("hi")))).await;
+    assert!(all.iter().all(|it| it.as_ref().is_ok_and(|it| it.state == AgentState::Done)), "{all:?}");
+    // Those in the background end when they like, and nobody waits for that.
+    for _ in 0..2 {
+        story.background("wait").await;
+    }
+    assert!(story.start(order("hi")).await.unwrap_err().to_string().starts_with("2 agents run already"));
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ impl Args {
             without_resources: !may_read(&settings, &place.engine),
             elicit: Some(approver),
             // Where it cannot be done, nothing is lost but memory.
-            let_go: Some(|| _ = helve_hosts::let_go_of_start()),
+            let_go: Some(|most| _ = helve_hosts::let_go_beyond(most)),
         };
         if let Some(address) = &self.http.http {
             let house = http::house(&place, options, self.fixtures);

@@ -213,9 +213,21 @@ impl Key {
     }
 }
 
+/// How variables of the environment begin that set a key.
+pub(crate) const PREFIX: &str = "HELVE_";
+
 /// The variable of the environment that sets a key of this name.
 pub(crate) fn variable(name: &str) -> String {
-    format!("HELVE_{}", name.replace('.', "_").to_uppercase())
+    PREFIX.chars().chain(name.chars().map(as_in_variable)).collect()
+}
+
+/// Whether a variable sets the key of this name.
+pub(crate) fn sets(variable: &str, name: &str) -> bool {
+    variable.strip_prefix(PREFIX).is_some_and(|it| it.chars().eq(name.chars().map(as_in_variable)))
+}
+
+fn as_in_variable(letter: char) -> char {
+    if letter == '.' { '_' } else { letter.to_ascii_uppercase() }
 }
 
 impl Kind {

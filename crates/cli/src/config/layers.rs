@@ -5,14 +5,16 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt,
+    env,
+    ffi::OsString,
+    fmt,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
 use super::{
-    keys::{ALIASES, KEYS, Key, Kind, Project, variable},
+    keys::{ALIASES, KEYS, Key, Kind, PREFIX, Project, sets, variable},
     source::{home, project_file, read_limited, settings_in, unknown, user_file},
     trust::Trust,
 };
@@ -272,25 +274,27 @@ fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> 
 
 fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, String> {
     let mut layer = Vec::new();
-    let given: Vec<_> =
-        env::vars_os().map(|(name, _)| name).filter(|it| it.as_encoded_bytes().starts_with(b"HELVE_")).collect();
-    if given.is_empty() {
-        return Ok(layer);
-    }
-    let names = ALIASES.iter().map(|(alias, _)| *alias).chain(KEYS.iter().map(|key| key.name));
-    let known: Vec<_> = names.filter_map(|name| Some((variable(name), Key::named(name)?))).collect();
-    for (name, key) in &known {
-        let Some(text) = env::var_os(name).filter(|it| !it.is_empty()) else { continue };
-        let text = text.to_str().ok_or_else(|| format!("{name} is not UTF-8"))?;
-        let value = key.kind.parse(text).map_err(|why| format!("{name} {why}"))?;
-        layer.push((*key, rooted(key, value, here), Origin::Variable(name.clone())));
-    }
-    for name in given.iter().filter_map(|it| it.to_str()) {
-        if !known.iter().any(|(known, _)| known == name) {
-            let near = helve_contract::nearest(name, known.iter().map(|(known, _)| known.as_str()));
-            let near = near.first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
-            remarks.push(format!("the variable {name} is no setting{near}"));
+    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+    let mut given: Vec<_> = env::vars_os().filter(ours).collect();
+    let aliases = ALIASES.iter().filter_map(|(alias, real)| Some((*alias, Key::named(real)?)));
+    let names = || aliases.clone().chain(KEYS.iter().map(|key| (key.name, key)));
+    for (name, key) in names() {
+        let Some(at) = given.iter().position(|(it, _)| it.to_str().is_some_and(|it| sets(it, name))) else { continue };
+        let (variable, text) = given.swap_remove(at);
+        if text.is_empty() {
+            continue;
         }
+        let variable = variable.to_string_lossy().into_owned();
+        let text = text.to_str().ok_or_else(|| format!("{variable} is not UTF-8"))?;
+        let value = key.kind.parse(text).map_err(|why| format!("{variable} {why}"))?;
+        layer.push((key, rooted(key, value, here), Origin::Variable(variable)));
+    }
+    given.sort();
+    for name in given.iter().filter_map(|(name, _)| name.to_str()) {
+        let known: Vec<_> = names().map(|(name, _)| variable(name)).collect();
+        let near = helve_contract::nearest(name, known.iter().map(String::as_str));
+        let near = near.first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
+        remarks.push(format!("the variable {name} is no setting{near}"));
     }
     Ok(layer)
 }

@@ -125,8 +125,46 @@ pub enum Expect {
     Anything,
     /// Nothing: fail with [`FileFault::Exists`](crate::FileFault::Exists).
     Absent,
-    /// Exactly the bytes with this SHA-256: else fail with [`FileFault::Changed`](crate::FileFault::Changed).
-    Content([u8; 32]),
+    /// Exactly this content: else fail with [`FileFault::Changed`](crate::FileFault::Changed).
+    Content(Content),
+}
+
+impl Expect {
+    /// Exactly these bytes.
+    #[must_use]
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self::Content(Content::of(bytes))
+    }
+}
+
+/// Stands for some bytes: no others have the same, not even if somebody looks for them. For the life of a process, and
+/// between processes of one version; it is a BLAKE3, which reads a large file several times faster than a SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content([u8; 32]);
+
+impl Content {
+    /// What stands for these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(blake3::hash(bytes).into())
+    }
+}
+
+/// Bytes that come in pieces, on their way to a [`Content`].
+#[derive(Clone, Debug, Default)]
+pub struct Contents(blake3::Hasher);
+
+impl Contents {
+    /// Takes the next piece.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// What stands for all pieces so far.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        Content(self.0.finalize().into())
+    }
 }
 
 /// How a write went.

@@ -19,9 +19,9 @@ pub use channels::{Address, Channels, NoChannels, Outgoing};
 pub use clock::{Clock, WallClock};
 pub use documents::{Documents, NoDocuments, PdfPages, Picture};
 pub use host::{
-    Absence, Change, Chunk, Command, Environment, Exit, Expect, FileHits, Find, Found, FoundFile, GRACE, Glance,
-    Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise, Noticed, Order,
-    Output, Process, Signal, Span, Stamp, Stat, Terminal, Written,
+    Absence, Change, Chunk, Command, Content, Contents, Environment, Exit, Expect, FileHits, Find, Found, FoundFile,
+    GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,
+    Noticed, Order, Output, Process, Signal, Span, Stamp, Stat, Terminal, Written,
 };
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{

@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Event, Head, now};
+use super::{Event, Head, When, now};
 
 /// How far back the last line is looked for before the whole file is read.
 const TAIL: u64 = 256 << 10;
@@ -81,27 +81,21 @@ impl Log {
         (self.seq, self.time.clone())
     }
 
-    /// Takes an event that is written with the next one.
-    pub(super) fn wait(&mut self, event: Event) {
+    /// Takes an event and writes it with the next number, after those that wait or are held; or lets it wait. What cannot be
+    /// written is held, and the error says so.
+    pub(super) fn take(&mut self, head: &Head, event: Event, when: When) -> io::Result<()> {
         self.waiting.push(event);
-    }
-
-    /// The same where events are gathered, unless too many wait already; elsewhere it is written at once.
-    pub(super) fn end(&mut self, head: &Head, event: Event) -> io::Result<()> {
-        self.waiting.push(event);
-        if self.gathering && self.waiting.len() < GATHERED { Ok(()) } else { self.settle(head) }
+        let waits = match when {
+            When::Now => false,
+            When::WithNext => true,
+            When::Gathered => self.gathering && self.waiting.len() < GATHERED,
+        };
+        if waits { Ok(()) } else { self.settle(head) }
     }
 
     /// Ends of calls may wait from now on, or no longer.
     pub(super) fn gather(&mut self, gathering: bool) {
         self.gathering = gathering;
-    }
-
-    /// Writes one event with the next number, after those that wait or are held. What cannot be written is held, and the
-    /// error says so.
-    pub(super) fn append(&mut self, head: &Head, event: Event) -> io::Result<()> {
-        self.waiting.push(event);
-        self.settle(head)
     }
 
     /// Writes the events that wait, after those that are held.
@@ -303,8 +297,8 @@ mod tests {
     #[test]
     fn goes_on_where_the_last_process_stopped() {
         let path = place("on");
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -313,15 +307,15 @@ mod tests {
     fn what_the_disk_did_not_take_is_written_later() {
         let path = place("later");
         let mut log = Log::open(&path, "r").unwrap();
-        log.append(&head("r"), event()).unwrap();
+        log.take(&head("r"), event(), When::Now).unwrap();
         // The file cannot be written for a while.
         let whole = std::mem::replace(&mut log.file, File::open(&path).unwrap());
-        let error = log.append(&head("r"), event()).unwrap_err().to_string();
+        let error = log.take(&head("r"), event(), When::Now).unwrap_err().to_string();
         assert!(error.ends_with("; 1 events wait to be written"), "{error}");
-        assert!(log.append(&head("r"), event()).is_err());
+        assert!(log.take(&head("r"), event(), When::Now).is_err());
         assert_eq!(seen(&path), of("r", &[1]));
         log.file = whole;
-        log.append(&head("r"), event()).unwrap();
+        log.take(&head("r"), event(), When::Now).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2, 3, 4, 5]));
         let text = fs::read_to_string(&path).unwrap();
         let told: Value = serde_json::from_str(text.lines().nth(3).unwrap()).unwrap();
@@ -333,14 +327,14 @@ mod tests {
     fn what_waits_is_written_with_the_next_in_its_order() {
         let path = place("with");
         let mut log = Log::open(&path, "r").unwrap();
-        log.wait(Event::new("first", b"{}".to_vec()).unwrap());
+        log.take(&head("r"), Event::new("first", b"{}".to_vec()).unwrap(), When::WithNext).unwrap();
         assert_eq!(seen(&path), []);
-        log.append(&head("r"), Event::new("second", b"{}".to_vec()).unwrap()).unwrap();
+        log.take(&head("r"), Event::new("second", b"{}".to_vec()).unwrap(), When::Now).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let kinds = text.lines().map(|it| serde_json::from_str::<Value>(it).unwrap()["type"].clone());
         assert_eq!(kinds.collect::<Vec<_>>(), ["first", "second"]);
         assert_eq!(seen(&path), of("r", &[1, 2]));
-        log.wait(event());
+        log.take(&head("r"), event(), When::WithNext).unwrap();
         log.settle(&head("r")).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2, 3]));
         fs::remove_file(path).unwrap();
@@ -358,7 +352,7 @@ mod tests {
             &vec![b'x'; 3_000_000],
         ];
         fs::write(&path, junk.concat()).unwrap();
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
         let bytes = fs::read(&path).unwrap();
         let whole: Vec<u64> = bytes
             .split(|byte| *byte == b'\n')
@@ -373,7 +367,7 @@ mod tests {
     fn a_number_without_a_next_one_is_passed_over() {
         let path = place("highest");
         fs::write(&path, format!("{{\"seq\":4,\"runId\":\"r\"}}\n{{\"seq\":{},\"runId\":\"r\"}}\n", u64::MAX)).unwrap();
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
         assert_eq!(seen(&path), of("r", &[4, u64::MAX, 5]));
         fs::remove_file(path).unwrap();
     }
@@ -382,10 +376,10 @@ mod tests {
     fn a_torn_end_is_put_right() {
         let path = place("torn");
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}\n{\"seq\":2,\"ru").unwrap();
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::write(&path, "{\"seq\":1,\"runId\":\"r\"}").unwrap();
-        Log::open(&path, "r").unwrap().append(&head("r"), event()).unwrap();
+        Log::open(&path, "r").unwrap().take(&head("r"), event(), When::Now).unwrap();
         assert_eq!(seen(&path), of("r", &[1, 2]));
         fs::remove_file(path).unwrap();
     }
@@ -398,7 +392,7 @@ mod tests {
                 let (path, run) = (path.clone(), if at % 2 == 0 { "even" } else { "odd" });
                 std::thread::spawn(move || {
                     let mut log = Log::open(&path, run).unwrap();
-                    (0..50).for_each(|_| log.append(&head(run), event()).unwrap());
+                    (0..50).for_each(|_| log.take(&head(run), event(), When::Now).unwrap());
                 })
             })
             .collect();

@@ -4,6 +4,7 @@ mod file;
 mod record;
 
 use std::{
+    borrow::Cow,
     io::{self, Write},
     panic::AssertUnwindSafe,
     path::Path,
@@ -50,14 +51,25 @@ enum Sink {
 #[derive(Clone)]
 struct Event {
     id: String,
-    kind: String,
+    kind: Cow<'static, str>,
     /// The JSON of an object, usually.
     data: Vec<u8>,
 }
 
+/// When an event is written to a file. Where somebody listens they hear it at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before anything else happens.
+    Now,
+    /// Together with the next one, or when [`Events::settle`] is called: two lines in one go cost little more than one.
+    WithNext,
+    /// At once, or where events are gathered with those that are settled next: the end of a call that only looked.
+    Gathered,
+}
+
 impl Event {
-    fn new(kind: &str, data: Vec<u8>) -> io::Result<Self> {
-        Ok(Self { id: format!("evt_{}", uuid()?), kind: kind.to_owned(), data })
+    fn new(kind: impl Into<Cow<'static, str>>, data: Vec<u8>) -> io::Result<Self> {
+        Ok(Self { id: event_id()?, kind: kind.into(), data })
     }
 
     /// The event as it is recorded, after other bytes.
@@ -134,31 +146,16 @@ impl Events {
 
     /// Records one event. `data` must hold no secrets.
     pub fn emit(&self, kind: &str, data: Value) -> io::Result<()> {
-        if self.is_on() { self.put(kind, data.to_string().into_bytes()) } else { Ok(()) }
+        if self.is_on() { self.put(kind.to_owned(), data.to_string().into_bytes(), When::Now) } else { Ok(()) }
     }
 
     /// The same for data that is JSON already.
-    fn put(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |stream| stream.emit(Event::new(kind, data)?))
-    }
-
-    /// Records one event together with the next one, or when [`Events::settle`] is called: two lines in one go cost
-    /// little more than one. Where somebody listens they hear it at once.
-    fn put_with_next(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
-        match &self.0 {
-            Some(Stream { sink: Sink::File(log), also: None, .. }) => {
-                locked(log).wait(Event::new(kind, data)?);
-                Ok(())
-            }
-            _ => self.put(kind, data),
-        }
-    }
-
-    /// Records the end of a call that only looked. Where events are gathered it may wait.
-    fn put_end(&self, kind: &str, data: Vec<u8>) -> io::Result<()> {
-        match &self.0 {
-            Some(Stream { head, sink: Sink::File(log), also: None }) => locked(log).end(head, Event::new(kind, data)?),
-            _ => self.put(kind, data),
+    fn put(&self, kind: impl Into<Cow<'static, str>>, data: Vec<u8>, when: When) -> io::Result<()> {
+        let Some(stream) = &self.0 else { return Ok(()) };
+        let event = Event::new(kind, data)?;
+        match stream {
+            Stream { head, sink: Sink::File(log), also: None } => locked(log).take(head, event, when),
+            _ => stream.emit(event),
         }
     }
 
@@ -184,10 +181,7 @@ impl Stream {
         let (recorded, seq, time) = match &self.sink {
             Sink::File(log) => {
                 let mut log = locked(log);
-                if self.also.is_none() {
-                    return log.append(&self.head, event);
-                }
-                let recorded = log.append(&self.head, event.clone());
+                let recorded = log.take(&self.head, event.clone(), When::Now);
                 let (seq, time) = log.last();
                 let time = if recorded.is_ok() { time } else { now() };
                 (recorded, seq, time)
@@ -226,28 +220,65 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The time in UTC, to the millisecond.
+/// The time in UTC, to the millisecond. All but the last digits stay the same for a second.
 fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    static SECOND: Mutex<(i64, String)> = Mutex::new((i64::MIN, String::new()));
+    let time = jiff::Timestamp::now();
+    let mut last = locked(&SECOND);
+    if last.0 != time.as_second() {
+        let whole = format!("{time:.0}");
+        *last = (time.as_second(), whole.trim_end_matches('Z').to_owned());
+    }
+    let mut text = String::with_capacity(last.1.len() + 5);
+    text.push_str(&last.1);
+    let thousandths = time.subsec_millisecond().unsigned_abs();
+    text.push('.');
+    for place in [100, 10, 1] {
+        text.push(char::from(b'0' + (thousandths / place % 10) as u8));
+    }
+    text.push('Z');
+    text
 }
 
-/// A random UUID, version 4.
-fn uuid() -> io::Result<String> {
-    let hex = random_hex()?;
-    let variant = ["8", "9", "a", "b"][usize::from(hex.as_bytes()[16] & 3)];
-    Ok([&hex[..8], "-", &hex[8..12], "-4", &hex[13..16], "-", variant, &hex[17..20], "-", &hex[20..]].concat())
+/// The name of an event: a random UUID, version 4.
+fn event_id() -> io::Result<String> {
+    let mut bits = random_bits()?;
+    bits[6] = bits[6] & 0x0f | 0x40;
+    bits[8] = bits[8] & 0x3f | 0x80;
+    let mut id = String::with_capacity(40);
+    id.push_str("evt_");
+    for (at, byte) in bits.into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        id.extend(digits(byte));
+    }
+    Ok(id)
 }
 
-/// 128 random bits as 32 digits. The kernel is asked for many at a time.
+/// 128 random bits as 32 digits.
 pub(crate) fn random_hex() -> io::Result<String> {
+    let mut text = String::with_capacity(32);
+    text.extend(random_bits()?.into_iter().flat_map(digits));
+    Ok(text)
+}
+
+fn digits(byte: u8) -> [char; 2] {
+    [byte >> 4, byte & 15].map(|it| char::from(b"0123456789abcdef"[usize::from(it)]))
+}
+
+/// 128 random bits. The kernel is asked for many at a time.
+fn random_bits() -> io::Result<[u8; 16]> {
     static DRAWN: Mutex<Vec<[u8; 16]>> = Mutex::new(Vec::new());
     let mut drawn = locked(&DRAWN);
-    if drawn.is_empty() {
-        let mut bytes = [[0; 16]; 32];
-        getrandom::fill(bytes.as_flattened_mut()).map_err(io::Error::other)?;
-        drawn.extend(bytes);
+    if let Some(bits) = drawn.pop() {
+        return Ok(bits);
     }
-    Ok(format!("{:032x}", u128::from_be_bytes(drawn.pop().unwrap_or_default())))
+    let mut bytes = [[0; 16]; 32];
+    getrandom::fill(bytes.as_flattened_mut()).map_err(io::Error::other)?;
+    let [first, rest @ ..] = bytes;
+    drawn.extend(rest);
+    Ok(first)
 }
 
 #[cfg(test)]

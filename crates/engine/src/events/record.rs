@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Instant};
 use helve_contract::{Call, Form, Keep, Reply, json::Fields};
 use serde_json::Value;
 
-use super::Events;
+use super::{Events, When};
 use crate::{Scrub, limits, prepare::Ready};
 
 /// How much of arguments and results goes into an event.
@@ -17,17 +17,11 @@ pub(crate) struct Record<'a>(Option<Open<'a>>);
 struct Open<'a> {
     events: &'a Events,
     began: Instant,
-    about: About,
+    /// What both of its events begin with: whose call it is, and of what.
+    about: Fields,
     only_looks: bool,
     denied: bool,
     failed: Option<String>,
-}
-
-/// Whose call it is, and of what.
-struct About {
-    agent: String,
-    call: String,
-    tool: String,
 }
 
 impl Events {
@@ -37,31 +31,27 @@ impl Events {
             return Record(None);
         }
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
-        let about =
-            About { agent: call.session.agent.as_str().into(), call: call.id.as_str().into(), tool: tool.into() };
-        let args = scrub.cleaned(small(&ready.args, Keep::Head)).to_string();
-        let mut data = self.about(&about, args.len() * 2);
-        data = data.raw("args", args.as_bytes()).raw("params", args.as_bytes());
+        let about = Fields::after(Vec::with_capacity(256))
+            .text("agentId", call.session.agent.as_str())
+            .text("callId", call.id.as_str())
+            .text("tool", tool)
+            .text("toolName", tool)
+            .perhaps("taskId", self.0.as_ref().and_then(|stream| stream.head.task.as_deref()));
+        // Most arguments are small and hold no secrets, and are written as they are.
+        let args = limits::json_within(&ready.args, BOUND)
+            .filter(|_| scrub.is_clean(&ready.args))
+            .unwrap_or_else(|| scrub.cleaned(small(&ready.args, Keep::Head)).to_string().into_bytes());
+        let mut data = about.again(args.len() * 2 + 64);
+        data = data.raw("args", &args).raw("params", &args);
         if !ready.notes.is_empty() {
             data = data.value("notes", &notes(scrub, &ready.notes));
         }
         // What changes something is on record before it begins. What only looks may be recorded in one go with its end,
         // which is before anybody hears of it; one that takes a while is recorded when it begins to wait.
         let only_looks = ready.slot.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
-        let recorded =
-            if only_looks { self.put_with_next("tool.call", data.done()) } else { self.put("tool.call", data.done()) };
+        let recorded = self.put("tool.call", data.done(), if only_looks { When::WithNext } else { When::Now });
         let failed = recorded.err().map(|error| error.to_string());
         Record(Some(Open { events: self, began: Instant::now(), about, only_looks, denied: false, failed }))
-    }
-
-    /// What both events of a call begin with. About so many bytes will follow.
-    fn about(&self, about: &About, room: usize) -> Fields {
-        Fields::after(Vec::with_capacity(room + 512))
-            .text("agentId", &about.agent)
-            .text("callId", &about.call)
-            .text("tool", &about.tool)
-            .text("toolName", &about.tool)
-            .perhaps("taskId", self.0.as_ref().and_then(|stream| stream.head.task.as_deref()))
     }
 }
 
@@ -118,7 +108,7 @@ impl Open<'_> {
     /// Says what went wrong with recording, if something did.
     fn end(&self, ended: &Ended<'_>) -> Option<String> {
         let length = ended.result.as_str().map_or(BOUND / 4, str::len);
-        let mut data = self.events.about(&self.about, length);
+        let mut data = self.about.again(length + 256);
         if self.denied {
             data = data.value("denied", &true);
         }
@@ -133,12 +123,8 @@ impl Open<'_> {
             .value("wall", &ended.reply.and_then(|it| it.wall.as_ref()))
             .value("notes", &ended.notes)
             .value("spill", &ended.reply.and_then(|it| it.spill.as_ref()));
-        let recorded = if self.only_looks {
-            self.events.put_end("tool.result", data.done())
-        } else {
-            self.events.put("tool.result", data.done())
-        };
-        recorded.err().map(|error| error.to_string())
+        let when = if self.only_looks { When::Gathered } else { When::Now };
+        self.events.put("tool.result", data.done(), when).err().map(|error| error.to_string())
     }
 }
 

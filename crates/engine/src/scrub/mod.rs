@@ -101,6 +101,23 @@ impl Scrub {
         value
     }
 
+    /// Whether a value may be recorded as it is.
+    pub(crate) fn is_clean(&self, value: &Value) -> bool {
+        self.leak(value).is_none() && self.holds_no_secret(value)
+    }
+
+    fn holds_no_secret(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => matches!(self.text(text), Cow::Borrowed(_)),
+            Value::Array(items) => items.iter().all(|it| self.holds_no_secret(it)),
+            Value::Object(map) => map.iter().all(|(key, it)| match it {
+                Value::String(text) if self.shapes && value::is_secret_under(key, text) => false,
+                it => self.holds_no_secret(it),
+            }),
+            _ => true,
+        }
+    }
+
     /// Takes baits out of a scrubbed value before it is recorded: a model sees them, a record does not keep them.
     pub(crate) fn take_baits(&self, value: &mut Value) {
         if !self.canaries.is_empty() {

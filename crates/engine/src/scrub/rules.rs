@@ -72,45 +72,95 @@ fn words() -> Vec<String> {
     schemes.chain(access).chain(keys).chain(plain).collect()
 }
 
-/// Pieces in small letters, of which every anchor holds one: few enough that many bytes are looked at at once. Where they
-/// are not, no anchor is.
-static PIECES: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| {
-    let short = ["bearer", "basic", "secret", "key", "passw", "passp", "pwd", "token", "sk_", "rk_", "xox"];
+/// Words that a value is given behind; anchors other than those of credentials and of what is spelt end with one.
+const TELLING: [&str; 7] = ["password", "passwd", "passphrase", "pwd", "secret", "token", "key"];
+
+/// The words of anchors in small letters, or enough of each to know it by.
+const STEMS: [&str; 8] = ["bearer", "basic", "secret", "key", "passw", "passp", "pwd", "token"];
+
+/// How many texts one search looks for: with more of them it sees some in every line.
+const AT_ONCE: usize = 16;
+
+/// Pieces in small letters, of which every anchor holds one: first the words, then those of what is spelt. Few enough in each
+/// search that many bytes are looked at at once. Where they are not, no anchor is.
+static PIECES: LazyLock<Option<Vec<packed::Searcher>>> = LazyLock::new(|| {
+    let short = ["sk_", "rk_", "xox"];
     let spelt = SPELT.map(str::to_ascii_lowercase);
-    let others = spelt.iter().filter(|it| !short.iter().any(|piece| it.contains(piece)));
-    packed::Config::new().builder().extend(short).extend(others).build()
+    let others = spelt.iter().map(String::as_str).filter(|it| !short.iter().any(|piece| it.contains(piece)));
+    let others: Vec<&str> = short.into_iter().chain(others).collect();
+    let parts = [&STEMS[..]].into_iter().chain(others.chunks(AT_ONCE));
+    parts.map(|part| packed::Config::new().builder().extend(part).build()).collect()
 });
 
 /// The longest anchor.
 const LONGEST: usize = 17;
 
-/// Looks for anchors in a text.
+/// Looks for anchors in a text, from its beginning to its end.
 struct Anchors<'a> {
     all: &'static AhoCorasick,
     text: &'a str,
-    /// The text in small letters, and the pieces to look for in it first.
-    small: Option<(String, &'static packed::Searcher)>,
+    /// The text in small letters.
+    small: String,
+    /// The searches for pieces in it, that for words first, and where each will find the next one.
+    pieces: Vec<(&'static packed::Searcher, Option<usize>)>,
 }
 
 impl<'a> Anchors<'a> {
     fn of(text: &'a str) -> Option<Self> {
-        let small = PIECES.as_ref().map(|pieces| (text.to_ascii_lowercase(), pieces));
-        Some(Self { all: ANCHORS.as_ref()?, text, small })
+        let mut anchors = Self { all: ANCHORS.as_ref()?, text, small: String::new(), pieces: Vec::new() };
+        if let Some(searches) = PIECES.as_ref() {
+            anchors.small = text.to_ascii_lowercase();
+            anchors.pieces = searches.iter().map(|search| (search, Some(0))).collect();
+            anchors.pieces.iter_mut().for_each(|it| it.1 = it.0.find(&anchors.small).map(|found| found.start()));
+        }
+        Some(anchors)
     }
 
-    /// The next anchor from a place on.
-    fn next(&self, from: usize) -> Option<Range<usize>> {
-        let Some((small, pieces)) = &self.small else { return self.within(from..self.text.len()) };
+    /// The next anchor from a place on that something may follow.
+    fn next(&mut self, from: usize) -> Option<Range<usize>> {
+        if self.pieces.is_empty() {
+            return self.within(from..self.text.len());
+        }
         let mut at = from;
         loop {
-            let piece = pieces.find_in(small, Span::from(at..small.len()))?.start();
-            let around = from.max(piece.saturating_sub(LONGEST))..small.len().min(piece + LONGEST);
+            let (piece, is_word) = self.piece(at)?;
+            at = piece + 1;
+            if is_word && !self.leads(piece) {
+                continue;
+            }
+            let around = from.max(piece.saturating_sub(LONGEST))..self.small.len().min(piece + LONGEST);
             match self.within(around) {
                 // One that begins behind the piece has a piece of its own.
                 Some(found) if found.start <= piece => return Some(found),
-                _ => at = piece + 1,
+                _ => {}
             }
         }
+    }
+
+    /// The next piece from a place on, and whether it is a word alone.
+    fn piece(&mut self, at: usize) -> Option<(usize, bool)> {
+        for (search, next) in &mut self.pieces {
+            if next.is_some_and(|next| next < at) {
+                *next = search.find_in(&self.small, Span::from(at..self.small.len())).map(|found| found.start());
+            }
+        }
+        let word = self.pieces.first().and_then(|(_, next)| *next);
+        let spelt = self.pieces[1..].iter().filter_map(|(_, next)| *next).min();
+        match (word, spelt) {
+            (Some(word), None) => Some((word, true)),
+            (Some(word), Some(spelt)) => Some((word.min(spelt), word < spelt)),
+            (None, spelt) => spelt.map(|spelt| (spelt, false)),
+        }
+    }
+
+    /// Whether a value may stand behind a word. Most are just words, and are told apart here.
+    fn leads(&self, word: usize) -> bool {
+        let rest = &self.small[word..];
+        if let Some(behind) = rest.strip_prefix("bearer").or_else(|| rest.strip_prefix("basic")) {
+            return behind.starts_with(|it: char| it.is_ascii_whitespace() || it == '\u{b}');
+        }
+        let whole = TELLING.iter().find(|it| rest.starts_with(**it));
+        whole.is_some_and(|it| may_give(&self.text[word + it.len()..], self.text, &(word..word + it.len())))
     }
 
     /// The first anchor in a part of the text.
@@ -162,7 +212,7 @@ static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The text with every secret replaced; nothing if there is none.
 pub(super) fn scrubbed(text: &str) -> Option<String> {
-    let anchors = Anchors::of(text)?;
+    let mut anchors = Anchors::of(text)?;
     let (mut clean, mut copied, mut from) = (String::new(), 0, 0);
     while let Some(found) = anchors.next(from) {
         let end = found.end;
@@ -221,9 +271,8 @@ fn credentials_at(near: &str, start: usize) -> Option<Range<usize>> {
 
 /// A value behind a word such as `password`.
 fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
-    const WORDS: [&str; 7] = ["password", "passwd", "passphrase", "pwd", "secret", "token", "key"];
     let anchor = text[word.clone()].to_ascii_lowercase();
-    if !WORDS.iter().any(|it| anchor.ends_with(it)) {
+    if !TELLING.iter().any(|it| anchor.ends_with(it)) {
         return None;
     }
     let behind = &text[word.end..text.floor_char_boundary(word.end + NEAR)];
@@ -254,8 +303,7 @@ fn given_at(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     given.is_secret().then(|| shifted(secret.range(), word.end))
 }
 
-/// Whether a value may follow: a sign, a quote or a bracket does, or a blank that is no mere gap between words. Most
-/// words such as `token` are just words, and are told apart here.
+/// Whether a value may follow: a sign, a quote or a bracket does, or a blank that is no mere gap between words.
 fn may_give(behind: &str, text: &str, word: &Range<usize>) -> bool {
     match behind.as_bytes() {
         [b' ' | b'\t', ..] => {
@@ -283,7 +331,11 @@ mod tests {
         let pieces = PIECES.as_ref().unwrap();
         for anchor in words().into_iter().chain(SPELT.map(str::to_owned)) {
             assert!(anchor.len() <= LONGEST, "{anchor}");
-            assert!(pieces.find(anchor.to_ascii_lowercase()).is_some(), "{anchor}");
+            let small = anchor.to_ascii_lowercase();
+            assert!(pieces.iter().any(|it| it.find(&small).is_some()), "{anchor}");
+        }
+        for spelt in SPELT.map(str::to_ascii_lowercase) {
+            assert!(pieces[1..].iter().any(|it| it.find(&spelt).is_some()), "{spelt} would be taken for a word");
         }
     }
 
@@ -294,17 +346,27 @@ mod tests {
             let loud: String =
                 anchor.chars().map(|it| if number % 2 == 0 { it.to_ascii_uppercase() } else { it }).collect();
             for written in [anchor.clone(), loud] {
-                let text =
-                    format!("{}{written}{}", "ein Schlüssel, kein xo key ".repeat(number % 7), "é ".repeat(number));
-                let anchors = Anchors::of(&text).unwrap();
-                let slow = Anchors { small: None, ..Anchors::of(&text).unwrap() };
-                let mut from = 0;
-                while let Some(found) = slow.next(from) {
-                    assert_eq!(anchors.next(from), Some(found.clone()), "{text} from {from}");
-                    from = found.end;
+                for sign in ["=", ": ", " = ", "\" ", "\\\"", "'", "] "] {
+                    let before = "ein Schlüssel, kein xo key ".repeat(number % 7);
+                    let text = format!("{before}{written}{sign}{}", "é ".repeat(number));
+                    let mut anchors = Anchors::of(&text).unwrap();
+                    let mut slow = Anchors { pieces: Vec::new(), ..Anchors::of(&text).unwrap() };
+                    let mut from = 0;
+                    while let Some(found) = slow.next(from) {
+                        assert_eq!(anchors.next(from), Some(found.clone()), "{text} from {from}");
+                        from = found.end;
+                    }
+                    assert_eq!(anchors.next(from), None, "{text} from {from}");
                 }
-                assert_eq!(anchors.next(from), None, "{text} from {from}");
             }
         }
+    }
+
+    #[test]
+    fn words_that_nothing_can_follow_are_passed_over() {
+        for text in ["a token here", "the secret garden", "passwords", "a password", "keyboard", "basics", "tokens=1"] {
+            assert_eq!(Anchors::of(text).unwrap().next(0), None, "{text}");
+        }
+        assert_eq!(Anchors::of("run --token abc").unwrap().next(0), Some(6..11));
     }
 }

@@ -142,3 +142,19 @@ proptest::proptest! {
         proptest::prop_assert_eq!(clean(&once), once);
     }
 }
+
+#[test]
+fn what_is_clean_is_what_cleaning_leaves_alone() {
+    let scrub = Scrub::with_secrets(vec!["correct horse".into()]).with_canaries(&["CANARY-12345678".into()]);
+    for value in [
+        json!({ "path": "src/main.rs", "limit": 1, "all": [null, true, "plain words"] }),
+        json!({ "password": "hunter2hunter2" }),
+        json!({ "env": { "API_KEY": "a1b2c3d4e5f6" } }),
+        json!(["AKIAIOSFODNN7ABCDEFG"]),
+        json!({ "command": "echo correct horse" }),
+        json!({ "text": "CANARY-12345678" }),
+        json!("a token of thanks"),
+    ] {
+        assert_eq!(scrub.is_clean(&value), scrub.cleaned(value.clone()) == value, "{value}");
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 
 use helve_contract::{
     FileFault, Result,
-    ports::{Expect, Kind},
+    ports::{Content, Contents, Expect, Kind},
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -20,7 +20,6 @@ use rustix::{
     },
     io::{Errno, read, write},
 };
-use sha2::{Digest as _, Sha256};
 
 use super::{
     fault::Trouble,
@@ -74,20 +73,20 @@ impl Now {
             (Expect::Content(_), Self::Absent) => Err(FileFault::Changed.into()),
             (Expect::Content(wanted), _) => {
                 let fd = openat(&folder.fd, name, LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-                if digest(&fd)? == wanted { Ok(()) } else { Err(FileFault::Changed.into()) }
+                if content(&fd)? == wanted { Ok(()) } else { Err(FileFault::Changed.into()) }
             }
         }
     }
 }
 
-/// The SHA-256 of an open file.
-pub(super) fn digest(fd: &OwnedFd) -> Result<[u8; 32], Errno> {
-    let mut hash = Sha256::new();
+/// The content of an open file.
+pub(super) fn content(fd: &OwnedFd) -> Result<Content, Errno> {
+    let mut pieces = Contents::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         match read(fd, &mut buffer) {
-            Ok(0) => return Ok(hash.finalize().into()),
-            Ok(len) => hash.update(&buffer[..len]),
+            Ok(0) => return Ok(pieces.content()),
+            Ok(len) => pieces.add(&buffer[..len]),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

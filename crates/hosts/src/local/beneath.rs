@@ -5,7 +5,6 @@
 //! same walk serves where the kernel has no `openat2`.
 
 use std::{
-    collections::HashMap,
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Component, Path, PathBuf},
@@ -38,7 +37,8 @@ const NEIGHBOURS: usize = 10_000;
 
 /// Opens what [`SafePath`]s name.
 pub(super) struct Beneath {
-    tops: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    /// A few; the last that was asked for comes first.
+    tops: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
     way: Way,
 }
 
@@ -141,14 +141,15 @@ impl Beneath {
     pub(super) fn top(&self, path: &SafePath) -> Result<Arc<OwnedFd>> {
         let dir = &path.root().dir;
         let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(top) = tops.get(dir) {
-            return Ok(top.clone());
+        if let Some(at) = tops.iter().position(|(it, _)| it.as_os_str() == dir.as_os_str()) {
+            tops.swap(0, at);
+            return Ok(tops[0].1.clone());
         }
         let top = Arc::new(self.open_top(dir).map_err(|errno| Trouble::from(errno).about(path))?);
         if tops.len() >= ROOTS {
             tops.clear();
         }
-        tops.insert(dir.clone(), top.clone());
+        tops.push((dir.clone(), top.clone()));
         Ok(top)
     }
 
@@ -165,7 +166,8 @@ impl Beneath {
     fn forget_deleted(&self, path: &SafePath, top: &OwnedFd) -> bool {
         let deleted = fstat(top).is_ok_and(|stat| stat.st_nlink == 0);
         if deleted {
-            self.tops.lock().unwrap_or_else(PoisonError::into_inner).remove(&path.root().dir);
+            let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+            tops.retain(|(dir, _)| *dir != path.root().dir);
         }
         deleted
     }

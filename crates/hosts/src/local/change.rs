@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use super::{
-    atomic::{Draft, Like, Now, digest},
+    atomic::{Draft, Like, Now, content},
     beneath::{Beneath, Last, Parents, Place, sync_folder},
     fault::Trouble,
     files::LOOK,
@@ -191,7 +191,7 @@ impl<'a> Step<'a> {
             // A link to be removed: what it points to is what was read.
             (Now::Link, Expect::Content(wanted)) if self.draft.is_none() => {
                 let fd = beneath.open(self.path, LOOK)?.fd;
-                if digest(&fd).map_err(|errno| failed(errno.into()))? != wanted {
+                if content(&fd).map_err(|errno| failed(errno.into()))? != wanted {
                     return Err(failed(FileFault::Changed.into()));
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::CStr,
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -12,7 +13,7 @@ use helve_contract::{
 use rustix::{
     buffer::spare_capacity,
     fd::{AsFd as _, OwnedFd},
-    fs::{AtFlags, Dir, FileType, OFlags, fstat, readlinkat, statat},
+    fs::{AtFlags, FileType, OFlags, RawDir, fstat, readlinkat, statat},
     io::{Errno, pread},
 };
 
@@ -91,33 +92,54 @@ pub(super) fn glance(beneath: &Beneath, path: &SafePath, glance: Glance) -> Resu
     let folder = beneath.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?.fd;
     let (mut names, hidden) = names(&folder, glance.hidden).map_err(failed)?;
     let rest = names.first(glance.most);
-    let mut items = Vec::with_capacity(names.entries.len());
-    for (name, file_type) in names.iter() {
-        // Some disks do not tell the kind.
-        if glance.closely || file_type == FileType::Unknown {
-            items.extend(item(&folder, name).map_err(failed)?);
-        } else {
-            let (name, kind) = (visible(name.to_bytes()), kind_of(file_type));
-            items.push(Item { name, kind, size: 0, modified: None, target: None });
+    let look = |part: &[Place]| -> Result<Vec<Item>, Errno> {
+        let mut items = Vec::with_capacity(part.len());
+        for (name, file_type) in names.named(part) {
+            // Some disks do not tell the kind.
+            if glance.closely || file_type == FileType::Unknown {
+                items.extend(item(&folder, name)?);
+            } else {
+                let (name, kind) = (visible(name.to_bytes()), kind_of(file_type));
+                items.push(Item { name, kind, size: 0, modified: None, target: None });
+            }
         }
-    }
+        Ok(items)
+    };
+    let many = glance.closely && names.entries.len() >= MANY;
+    let items = if many { by_two(&names.entries, look) } else { look(&names.entries) }.map_err(failed)?;
     Ok(Glimpse { items, rest, hidden })
 }
+
+/// From how many entries on a second thread looks at one half of them.
+const MANY: usize = 512;
+
+/// Does the same with both halves at once, where there can be another thread.
+fn by_two<T: Sync, R: Send, E: Send>(all: &[T], work: impl Fn(&[T]) -> Result<Vec<R>, E> + Sync) -> Result<Vec<R>, E> {
+    let (first, second) = all.split_at(all.len() / 2);
+    thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, || work(second)).ok();
+        let mut done = work(first)?;
+        done.extend(other.and_then(|it| it.join().ok()).unwrap_or_else(|| work(second))?);
+        Ok(done)
+    })
+}
+
+/// Where a name begins and where its nul is, and what is behind it.
+type Place = (usize, usize, FileType);
 
 /// Names of a folder in one piece of memory: there may be a hundred thousand of them.
 #[derive(Default)]
 struct Names {
     /// One after another, each with a nul behind it.
     text: Vec<u8>,
-    /// Where each begins and where its nul is, and what it is.
-    entries: Vec<(usize, usize, FileType)>,
+    entries: Vec<Place>,
 }
 
 impl Names {
     /// Keeps the first so many, sorted; says how many are left out.
     fn first(&mut self, most: usize) -> usize {
         let text = &self.text;
-        let order = |a: &(usize, usize, _), b: &(usize, usize, _)| text[a.0..a.1].cmp(&text[b.0..b.1]);
+        let order = |a: &Place, b: &Place| text[a.0..a.1].cmp(&text[b.0..b.1]);
         let rest = self.entries.len().saturating_sub(most);
         if rest > 0 {
             self.entries.select_nth_unstable_by(most, order);
@@ -127,17 +149,21 @@ impl Names {
         rest
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&CStr, FileType)> {
-        let entries = self.entries.iter();
-        entries
-            .filter_map(|(start, end, kind)| Some((CStr::from_bytes_with_nul(&self.text[*start..=*end]).ok()?, *kind)))
+    fn named(&self, places: &[Place]) -> impl Iterator<Item = (&CStr, FileType)> {
+        let name = |start: usize, end: usize| CStr::from_bytes_with_nul(&self.text[start..=end]).ok();
+        places.iter().filter_map(move |(start, end, kind)| Some((name(*start, *end)?, *kind)))
     }
 }
 
-/// What a folder tells of its entries, and how many of them were passed over because they are hidden.
+/// How much of a folder is read at once.
+const ROOM: usize = 64 << 10;
+
+/// What a folder that was just opened tells of its entries, and how many of them were passed over because they are hidden.
 fn names(folder: &OwnedFd, with_hidden: bool) -> Result<(Names, usize), Errno> {
     let (mut names, mut hidden) = (Names::default(), 0);
-    for entry in Dir::read_from(folder)? {
+    let mut room = Vec::with_capacity(ROOM);
+    let mut entries = RawDir::new(folder, room.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if matches!(name, b"." | b"..") || is_temporary(name) {

@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, path::PathBuf};
 use bashkit::FileSystem;
 use helve_contract::{
     Error, FileFault, Result, SafePath,
-    ports::{Change, Expect, Kind, Written},
+    ports::{Change, Content, Expect, Kind, Written},
 };
-use sha2::{Digest as _, Sha256};
 
 use super::{
     fault::fault,
@@ -97,7 +96,7 @@ impl<'a> Step<'a> {
             (Expect::Anything, _) | (Expect::Absent, None) => true,
             (Expect::Absent, Some(_)) => return failed(FileFault::Exists),
             (Expect::Content(_), None) => false,
-            (Expect::Content(wanted), Some((bytes, _))) => <[u8; 32]>::from(Sha256::digest(bytes)) == wanted,
+            (Expect::Content(wanted), Some((bytes, _))) => Content::of(bytes) == wanted,
         };
         if !meets {
             return failed(FileFault::Changed);

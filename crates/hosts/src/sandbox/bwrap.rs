@@ -9,10 +9,8 @@ use std::{
 
 use helve_contract::ports::Level;
 
-use super::{
-    protect::Mounts,
-    view::{SYSTEM, View},
-};
+use super::view::{SYSTEM, View};
+use crate::supervise::{Mounts, POWERS};
 
 /// Where the stage is seen from inside.
 const STAGE: &str = "/run/helve-stage";
@@ -50,12 +48,32 @@ fn distrust(path: &Path) -> Option<String> {
     None
 }
 
+/// Who raises the last of the outer walls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Finish {
+    /// The stage, when the command is known: only then can the rest be built before. Some systems leave it no power to.
+    pub(super) by_stage: bool,
+    /// Whether further namespaces are forbidden. Older editions cannot, nor can anybody where `/proc` is read-only. The
+    /// filter of calls does, too.
+    pub(super) sealed: bool,
+}
+
+impl Finish {
+    /// All ways, the best one first.
+    pub(super) const ALL: [Self; 4] = [
+        Self { by_stage: true, sealed: true },
+        Self { by_stage: false, sealed: true },
+        Self { by_stage: true, sealed: false },
+        Self { by_stage: false, sealed: false },
+    ];
+}
+
 /// All that decides what the outer walls look like.
 pub(super) struct Walls<'a> {
     pub(super) level: Level,
     pub(super) view: &'a View,
     pub(super) stage: &'a Path,
-    pub(super) no_more_namespaces: bool,
+    pub(super) finish: Finish,
     pub(super) network: bool,
     /// The socket of the proxy, where commands may reach some hosts.
     pub(super) proxy: Option<&'a Path>,
@@ -67,17 +85,22 @@ pub(super) struct Walls<'a> {
     pub(super) mounts: &'a Mounts,
 }
 
-/// The arguments, up to and with the stage's path.
-pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
-    let mut args = Args(Vec::with_capacity(128));
+/// The arguments, up to and with the stage's path; and the places that are mounted.
+pub(super) fn arguments(walls: &Walls<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
+    let mut args = Args { words: Vec::with_capacity(128), places: Vec::with_capacity(32) };
     args.words(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
     if !walls.network {
         args.words(&["--unshare-net"]);
     }
-    if walls.no_more_namespaces {
+    args.words(&["--cap-drop", "ALL"]);
+    if walls.finish.by_stage {
+        for power in POWERS {
+            args.words(&["--cap-add", power]);
+        }
+    } else if walls.finish.sealed {
         args.words(&["--disable-userns"]);
     }
-    args.words(&["--cap-drop", "ALL", "--new-session", "--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]);
+    args.words(&["--new-session", "--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]);
     for dir in SYSTEM {
         args.system(Path::new(dir));
     }
@@ -108,42 +131,58 @@ pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
         args.paths(if *writable { "--bind" } else { "--ro-bind" }, dir, dir);
     }
     for (name, dir) in walls.names {
-        args.paths("--symlink", dir, name);
+        args.link(dir, name);
     }
     let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
     for secret in walls.view.home_secrets(&roots) {
         args.hide(&secret);
     }
-    for dir in &walls.mounts.pinned {
-        args.paths("--bind", dir, dir);
-    }
-    for place in &walls.mounts.read_only {
-        args.paths("--ro-bind", place, place);
+    if !walls.finish.by_stage {
+        for dir in &walls.mounts.pinned {
+            args.paths("--bind", dir, dir);
+        }
+        for place in &walls.mounts.read_only {
+            args.paths("--ro-bind", place, place);
+        }
     }
     args.paths("--ro-bind", walls.stage, Path::new(STAGE));
     args.words(&["--remount-ro", "/", "--chdir", "/", "--", STAGE]);
-    args.0
+    (args.words, args.places)
 }
 
-struct Args(Vec<OsString>);
+struct Args {
+    words: Vec<OsString>,
+    /// What is mounted, or mounted over.
+    places: Vec<PathBuf>,
+}
 
 impl Args {
     fn words(&mut self, words: &[&str]) {
-        self.0.extend(words.iter().map(OsString::from));
+        self.words.extend(words.iter().map(OsString::from));
     }
 
     fn one(&mut self, option: &str, path: &Path) {
-        self.0.extend([OsString::from(option), path.into()]);
+        self.words.extend([OsString::from(option), path.into()]);
+        self.places.push(path.to_owned());
     }
 
     fn paths(&mut self, option: &str, from: &Path, to: &Path) {
-        self.0.extend([OsString::from(option), from.into(), to.into()]);
+        self.words.extend([OsString::from(option), from.into(), to.into()]);
+        self.places.push(from.to_owned());
+        if from != to {
+            self.places.push(to.to_owned());
+        }
+    }
+
+    /// A link, which is only a name and no place.
+    fn link(&mut self, target: &Path, at: &Path) {
+        self.words.extend([OsString::from("--symlink"), target.into(), at.into()]);
     }
 
     /// A folder of the system, or the link that stands in its place.
     fn system(&mut self, dir: &Path) {
         match fs::read_link(dir) {
-            Ok(target) => self.paths("--symlink", &target, dir),
+            Ok(target) => self.link(&target, dir),
             Err(_) if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) => {
                 self.paths("--ro-bind", dir, dir);
             }

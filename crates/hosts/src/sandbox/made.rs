@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::supervise::{Grant, rules_for};
+use crate::supervise::{Grant, Mark, rules_for};
 
 /// The rules that were made last.
 #[derive(Default)]
@@ -16,24 +16,24 @@ pub(super) struct Made(Mutex<Option<Kept>>);
 
 struct Kept {
     grants: Vec<(PathBuf, Grant)>,
-    seen: Vec<(PathBuf, Grant, Option<Mark>)>,
+    seen: Vec<(PathBuf, Grant, Seen)>,
     rules: Arc<OwnedFd>,
 }
 
-/// Tells whether a place is still the one that it was. The kernel's rules are about files, not about names.
-type Mark = (u64, u64, i64, i64);
+/// Which place it is, and of one whose entries are granted one by one also when they last changed.
+type Seen = (Mark, Option<(i64, i64)>);
 
 impl Made {
     /// The rules for these places: those made before, where nothing has changed since. None where they cannot be made.
     pub(super) fn rules_for(&self, grants: &[(PathBuf, Grant)]) -> Option<Arc<OwnedFd>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|it| it.grants == grants)
-            && kept.seen.iter().all(|(place, grant, then)| mark(place, *grant) == *then)
+            && kept.seen.iter().all(|(place, grant, then)| seen(place, *grant) == *then)
         {
             return Some(kept.rules.clone());
         }
         // Looked at first: what changes while they are made is noticed next time.
-        let seen = watched(grants).map(|(place, grant)| (place.clone(), *grant, mark(place, *grant))).collect();
+        let seen = watched(grants).map(|(place, grant)| (place.clone(), *grant, seen(place, *grant))).collect();
         let rules = Arc::new(rules_for(grants).ok().flatten()?);
         *kept = Some(Kept { grants: grants.to_vec(), seen, rules: rules.clone() });
         Some(rules)
@@ -51,10 +51,9 @@ fn watched(grants: &[(PathBuf, Grant)]) -> impl Iterator<Item = &(PathBuf, Grant
     })
 }
 
-fn mark(place: &Path, grant: Grant) -> Option<Mark> {
-    let about = fs::metadata(place).ok()?;
-    let changed = if grant == Grant::List { (about.mtime(), about.mtime_nsec()) } else { (0, 0) };
-    Some((about.dev(), about.ino(), changed.0, changed.1))
+fn seen(place: &Path, grant: Grant) -> Seen {
+    let about = if grant == Grant::List { fs::metadata(place).ok() } else { None };
+    (Mark::of(place), about.map(|about| (about.mtime(), about.mtime_nsec())))
 }
 
 #[cfg(test)]

@@ -19,16 +19,10 @@ use std::{
 use helve_contract::{Error, Result};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
-use crate::supervise::Keep;
+use crate::supervise::{Keep, Mounts};
 
-/// Where mounts go to protect places.
-#[derive(Default)]
-pub(super) struct Mounts {
-    /// Folders above protected places: mounted over themselves, so that they cannot be renamed out of the way.
-    pub(super) pinned: Vec<PathBuf>,
-    /// What is read-only.
-    pub(super) read_only: Vec<PathBuf>,
-}
+/// How often something is tried again that another engine thwarts.
+const PATIENCE: usize = 16;
 
 /// Refuses names that no mount can stand for.
 pub(super) fn check(names: &[String]) -> Result<()> {
@@ -76,31 +70,25 @@ fn protect(root: &Path, name: &Path, mounts: &mut Mounts, keep: &mut Keep) -> Re
     while let Some(part) = parts.next() {
         at.push(part);
         let last = parts.peek().is_none();
-        match fs::symlink_metadata(&at) {
+        match look(&at) {
             // A link cannot be mounted over; what it leads to can.
-            Ok(about) if about.is_symlink() => {
+            There::Link => {
                 let real = fs::canonicalize(root.join(name));
                 add(&mut mounts.read_only, real.into_iter().find(|real| real.starts_with(root)));
                 return Ok(());
             }
-            Ok(about) if !last && about.is_dir() && StandIn::looks_like(&at, &about) => {
-                keep.extend(StandIn::at(&at, Shape::Folder)?.map(boxed));
-                add(&mut mounts.read_only, Some(at));
-                return Ok(());
-            }
-            Ok(about) if !last && about.is_dir() => add(&mut mounts.pinned, Some(at.clone())),
-            Ok(about) => {
-                if StandIn::looks_like(&at, &about) {
-                    keep.extend(StandIn::at(&at, shape(&at, about.is_dir()))?.map(boxed));
-                }
+            There::Folder if !last => add(&mut mounts.pinned, Some(at.clone())),
+            There::Folder | There::File => {
                 add(&mut mounts.read_only, Some(at));
                 return Ok(());
             }
             // A repository that a command makes is its own; see `Fresh`.
-            Err(_) if !last && part.as_os_str() == ".git" => return Ok(()),
-            Err(_) => {
-                let stand_in = StandIn::at(&at, shape(&at, true))?;
-                if stand_in.is_some() {
+            There::Nothing if !last && part.as_os_str() == ".git" => return Ok(()),
+            it @ (There::StandIn { .. } | There::Nothing) => {
+                let folder = !matches!(it, There::StandIn { folder: false });
+                let stand_in = StandIn::at(&at, shape(&at, folder))?;
+                // What is there is protected, and what cannot be made by us cannot be made by a command.
+                if stand_in.is_some() || matches!(it, There::StandIn { .. }) {
                     add(&mut mounts.read_only, Some(at));
                 }
                 keep.extend(stand_in.map(boxed));
@@ -109,6 +97,34 @@ fn protect(root: &Path, name: &Path, mounts: &mut Mounts, keep: &mut Keep) -> Re
         }
     }
     Ok(())
+}
+
+/// What is in the place of a name.
+enum There {
+    Nothing,
+    Link,
+    Folder,
+    File,
+    /// Put there for a command: of this engine, another one, or one that was killed.
+    StandIn {
+        folder: bool,
+    },
+}
+
+fn look(at: &Path) -> There {
+    // A stand-in may go while it is looked at, because nobody needs it any more.
+    for _ in 0..PATIENCE {
+        let Ok(about) = fs::symlink_metadata(at) else { break };
+        let folder = about.is_dir();
+        match StandIn::looks_like(at, &about) {
+            Ok(true) => return There::StandIn { folder },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            _ if about.is_symlink() => return There::Link,
+            _ if folder => return There::Folder,
+            _ => return There::File,
+        }
+    }
+    There::Nothing
 }
 
 fn boxed<T: std::any::Any + Send>(it: T) -> Box<dyn std::any::Any + Send> {
@@ -145,19 +161,15 @@ struct StandIn {
 }
 
 impl StandIn {
-    /// Whether this is a stand-in: of this engine, another one, or one that was killed.
-    fn looks_like(path: &Path, about: &fs::Metadata) -> bool {
+    /// Whether this is one.
+    fn looks_like(path: &Path, about: &fs::Metadata) -> io::Result<bool> {
         let mode = about.mode() & 0o7777;
         if about.is_dir() {
-            mode == 0o555 && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-        } else {
-            let said = content(path);
-            about.is_file()
-                && mode == 0o444
-                && about.nlink() == 1
-                && about.len() == said.len() as u64
-                && (said.is_empty() || fs::read(path).is_ok_and(|it| it == said))
+            return Ok(mode == 0o555 && fs::read_dir(path)?.next().is_none());
         }
+        let said = content(path);
+        let could_be = about.is_file() && mode == 0o444 && about.nlink() == 1 && about.len() == said.len() as u64;
+        Ok(could_be && (said.is_empty() || fs::read(path)? == said))
     }
 
     /// Makes one, or joins those who use it already. `None` where nothing can be made: a command could not either.
@@ -169,7 +181,7 @@ impl StandIn {
             return Ok(Some(Self { path: path.to_owned() }));
         }
         // Another engine may remove it between the making and the lock; then it is made again.
-        for _ in 0..16 {
+        for _ in 0..PATIENCE {
             match make(path, shape) {
                 Ok(Some(lock)) => {
                     in_use.insert(path.to_owned(), (1, lock));
@@ -249,8 +261,42 @@ impl Drop for StandIn {
         }
         match fs::symlink_metadata(&self.path) {
             Ok(about) if about.is_dir() => _ = fs::remove_dir(&self.path),
-            Ok(about) if StandIn::looks_like(&self.path, &about) => _ = fs::remove_file(&self.path),
+            Ok(about) if StandIn::looks_like(&self.path, &about).unwrap_or(false) => _ = fs::remove_file(&self.path),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn what_stands_in_stays_for_as_long_as_one_of_many_needs_it() {
+        let top = std::env::temp_dir().join(format!("helve-protect-{}", std::process::id()));
+        fs::create_dir_all(top.join(".git")).unwrap();
+        let everywhere = [".helve", ".git/config", ".git/commondir", ".vscode/tasks.json"].map(str::to_owned);
+        let names = Names { everywhere: &everywhere, at_home: &[], home: Path::new("/nowhere") };
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    start.wait();
+                    for _ in 0..3000 {
+                        let (mounts, keep) = prepare(std::iter::once(&top), names).unwrap();
+                        assert_eq!(mounts.read_only.len(), 4);
+                        for place in &mounts.read_only {
+                            assert!(fs::symlink_metadata(place).is_ok(), "{} is gone", place.display());
+                        }
+                        drop(keep);
+                    }
+                });
+            }
+        });
+        let left: Vec<_> = fs::read_dir(&top).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, [".git"], "and nothing is left of it");
+        fs::remove_dir_all(top).unwrap();
     }
 }

@@ -25,7 +25,8 @@ use rustix::{
 };
 
 use super::{
-    bwrap, environment,
+    bwrap::{self, Finish},
+    environment,
     made::Made,
     protect,
     report::{Report, Trial},
@@ -35,7 +36,9 @@ use super::{
 };
 use crate::{
     local::Spawn,
-    supervise::{self, Cgroup, Forward, Grant, Keep, Launch, Maker, Plan, Rules, Sockets, Stdin, Tree, Walls},
+    supervise::{
+        self, Cgroup, Forward, Grant, Keep, Last, Launch, Maker, Mark, Mounts, Plan, Rules, Sockets, Stdin, Tree, Walls,
+    },
 };
 
 /// The longest script that can be handed to a shell at once.
@@ -63,7 +66,7 @@ struct Found {
     view: View,
     stage: PathBuf,
     bwrap: Option<PathBuf>,
-    no_more_namespaces: bool,
+    finish: Finish,
     /// Whether a control group holds the memory of all commands.
     memory_group: bool,
     private: Option<Private>,
@@ -112,9 +115,9 @@ impl Inner {
             let (mounts, keep) = protect::prepare(writable(), protected)?;
             (mounts, keep, Witness::of_new(writable(), names, &self.settings.protected_at_home))
         } else {
-            (protect::Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
+            (Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
         };
-        let (program, args) = found.command_line(&setting, &mounts);
+        let outer = found.outer(&setting, &mounts);
         let (walls, rules) = setting.walls_and_rules();
         let plan = Plan {
             argv,
@@ -129,10 +132,12 @@ impl Inner {
             forward: setting.forward(),
             data: found.each_data(&self.settings.limits, level),
             tell_dir: command.tell_dir && command.script.is_some(),
+            last: found.last(level, &mounts),
         };
         Ok(Launch {
-            program,
-            args,
+            program: outer.program,
+            args: outer.args,
+            places: outer.places,
             plan,
             rules,
             input: command.input.clone(),
@@ -364,6 +369,14 @@ impl<'a> Setting<'a> {
     }
 }
 
+/// A program that builds the outer walls of a level, or the stage where there are none.
+struct Outer {
+    program: PathBuf,
+    args: Vec<OsString>,
+    /// What the walls are made of.
+    places: Vec<Mark>,
+}
+
 impl Found {
     fn look(settings: &SandboxSettings) -> Self {
         let stage = settings.stage.clone().unwrap_or_else(supervise::stage_program);
@@ -379,7 +392,7 @@ impl Found {
             view: View::look(settings),
             stage,
             bwrap: bwrap.clone().ok(),
-            no_more_namespaces: true,
+            finish: Finish::ALL[0],
             memory_group: supervise::can_limit_memory(),
             private: None,
             made: Made::default(),
@@ -410,13 +423,20 @@ impl Found {
                     .to_owned(),
             );
         }
+        if found.report.level.is_some_and(|level| level >= Level::Nested) && !found.finish.by_stage {
+            found.report.notes.push(
+                "walls: built when a command is run, not before, because this system lets no process inside mount; commands \
+                 begin a few milliseconds later"
+                    .to_owned(),
+            );
+        }
         if found.report.level.is_none() && settings.wanted == Wanted::NoneAccepted {
             found.report.level = Some(Level::None);
         }
         found
     }
 
-    /// Runs `true` at a level. Older outer sandboxes cannot forbid further namespaces; the filter of calls does, too.
+    /// Runs `true` at a level, in the best way that works.
     fn try_level(&mut self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
         if matches!(level, Level::None | Level::External) {
             return Ok(());
@@ -424,11 +444,16 @@ impl Found {
         if level == Level::Rules && settings.scratch.is_none() {
             self.private = Some(Private::make().map_err(|error| format!("no private folder: {error}"))?);
         }
-        self.no_more_namespaces = true;
-        let first = self.run_true(settings, level);
-        if first.is_err() && level >= Level::Nested {
-            self.no_more_namespaces = false;
-            return self.run_true(settings, level).or(first);
+        if level < Level::Nested {
+            return self.run_true(settings, level);
+        }
+        let mut first = Ok(());
+        for finish in Finish::ALL {
+            self.finish = finish;
+            match self.run_true(settings, level) {
+                Ok(()) => return Ok(()),
+                Err(why) => first = first.and(Err(why)),
+            }
         }
         first
     }
@@ -437,10 +462,13 @@ impl Found {
         // The proxy is not needed to see whether the walls stand.
         let network = if settings.network == Net::Listed { Net::Off } else { settings.network };
         let setting = Setting { level, settings, found: self, network, roots: Vec::new(), names: Vec::new() };
-        let (program, args) = self.command_line(&setting, &protect::Mounts::default());
+        // One mount, to see whether it can be made.
+        let mounts = Mounts { pinned: Vec::new(), read_only: vec!["/tmp".into()] };
+        let outer = self.outer(&setting, &mounts);
         supervise::try_out(Launch {
-            program,
-            args,
+            program: outer.program,
+            args: outer.args,
+            places: outer.places,
             plan: Plan {
                 argv: vec!["true".into()],
                 env: vec![("PATH".into(), "/usr/bin:/bin".into())],
@@ -454,6 +482,7 @@ impl Found {
                 forward: None,
                 data: None,
                 tell_dir: false,
+                last: self.last(level, &mounts),
             },
             rules: None,
             input: Input::Closed,
@@ -473,14 +502,14 @@ impl Found {
     }
 
     /// What to start so that the stage runs behind the outer walls of a level.
-    fn command_line(&self, setting: &Setting<'_>, mounts: &protect::Mounts) -> (PathBuf, Vec<OsString>) {
+    fn outer(&self, setting: &Setting<'_>, mounts: &Mounts) -> Outer {
         match &self.bwrap {
             Some(program) if setting.level >= Level::Nested => {
                 let walls = bwrap::Walls {
                     level: setting.level,
                     view: &self.view,
                     stage: &self.stage,
-                    no_more_namespaces: self.no_more_namespaces,
+                    finish: self.finish,
                     network: setting.network == Net::On,
                     proxy: setting.proxy(),
                     scratch: setting.settings.scratch.as_deref(),
@@ -488,10 +517,17 @@ impl Found {
                     names: &setting.names,
                     mounts,
                 };
-                (program.clone(), bwrap::arguments(&walls))
+                let (args, places) = bwrap::arguments(&walls);
+                Outer { program: program.clone(), args, places: places.iter().map(|place| Mark::of(place)).collect() }
             }
-            _ => (self.stage.clone(), Vec::new()),
+            _ => Outer { program: self.stage.clone(), args: Vec::new(), places: Vec::new() },
         }
+    }
+
+    /// What is left to the stage of the outer walls of a level.
+    fn last(&self, level: Level, mounts: &Mounts) -> Option<Last> {
+        let Finish { by_stage, sealed } = self.finish;
+        (by_stage && level >= Level::Nested).then(|| Last { mounts: mounts.clone(), sealed })
     }
 
     /// Why no command is run, and what a person can do about it.

@@ -128,7 +128,7 @@ fn limit(plan: &Plan) -> Result<(), String> {
 }
 
 /// A root without namespaces is root on the machine; without capabilities it is only the owner of many files.
-fn drop_capabilities() -> Result<(), String> {
+pub(super) fn drop_capabilities() -> Result<(), String> {
     let failed = saying("cannot drop capabilities");
     let have = rustix::thread::capabilities(None).map_err(&failed)?;
     if have.effective.contains(CapabilitySet::SETPCAP) {

@@ -12,7 +12,7 @@ use std::{
     },
     path::PathBuf,
     process::Command,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use helve_contract::{
     ports::{Input, Level, Terminal},
 };
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
 };
 use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
@@ -29,8 +29,9 @@ use tokio::{io::AsyncReadExt, sync::oneshot, time::timeout};
 use super::{
     Cgroup,
     cgroup::Shares,
-    plan::{FAILED, HELLO, Plan, STARTED, Stdin, Tree},
-    process::Running,
+    mark::Mark,
+    plan::{FAILED, FILES, HELLO, Plan, STARTED, Stdin, Tree},
+    process::{Parting, Running},
     terminal,
     warden::{Born, End, Job, Kind, Warden, wire},
 };
@@ -38,6 +39,23 @@ use crate::sandbox::Witness;
 
 /// What is let go when the process is gone: files that stood in for missing ones, a control group.
 pub(crate) type Keep = Vec<Box<dyn Any + Send>>;
+
+/// The same, shared by all who may be the last to need it: whoever lets go first does it for all.
+#[derive(Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<Keep>>);
+
+impl Kept {
+    pub(super) fn let_go(&self) {
+        // Under the lock: who comes second finds it done, and not about to be.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl From<Keep> for Kept {
+    fn from(keep: Keep) -> Self {
+        Self(Arc::new(Mutex::new(keep)))
+    }
+}
 
 /// How long the walls may take to go up.
 const START: Duration = Duration::from_secs(20);
@@ -48,6 +66,8 @@ pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     /// Its arguments, up to and without the stage's own.
     pub(crate) args: Vec<OsString>,
+    /// The places that its walls are made of.
+    pub(crate) places: Vec<Mark>,
     /// What the stage is to do.
     pub(crate) plan: Plan,
     /// The kernel's file rules, where the engine has made them.
@@ -85,10 +105,15 @@ impl Launch {
         (self.level >= Level::Rules).then_some(Shares { processes: limits.processes, memory: limits.memory_of_all })
     }
 
-    /// A stage for it, and the ways there. Outer walls are built around one command; without them any stage will do.
+    /// A stage for it, and the ways there. Where outer walls are built by another program, all of them, they are built around
+    /// one command; else any stage behind the same walls will do.
     fn stage(&self, warden: &Warden) -> io::Result<(Wires, Stage)> {
-        let kind =
-            (self.plan.tree == Tree::Walk).then(|| Kind { program: self.program.clone(), shares: self.shares() });
+        let kind = (self.plan.tree == Tree::Walk || self.plan.last.is_some()).then(|| Kind {
+            program: self.program.clone(),
+            args: self.args.clone(),
+            places: self.places.clone(),
+            shares: self.shares(),
+        });
         if let Some(kind) = &kind
             && let Some(spare) = warden.spare(kind)
         {
@@ -125,7 +150,8 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
     let (gone, ended) = oneshot::channel();
     let mut keep = std::mem::take(&mut launch.keep);
     keep.extend(launch.cgroup.clone().map(|group| Box::new(group) as Box<dyn Any + Send>));
-    let end = End { keep, gone: Box::new(move || _ = gone.send(())) };
+    let keep = Kept::from(keep);
+    let end = End { keep: keep.clone(), gone: Box::new(move || _ = gone.send(())) };
     let born = match stage {
         Stage::AtHand(born, kind) => {
             warden.taken(born.handle.clone(), kind, end);
@@ -140,7 +166,7 @@ pub(crate) async fn launch(mut launch: Launch) -> Result<Running> {
         }
     };
     wires.control.set_nonblocking(true).map_err(cannot_start)?;
-    let mut running = Running::new(wires, born, ended, &mut launch).map_err(cannot_start)?;
+    let mut running = Running::new(wires, born, Parting { keep, gone: ended }, &mut launch).map_err(cannot_start)?;
     match timeout(START, begin(&mut running, &files)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(error),
@@ -184,7 +210,7 @@ pub(crate) fn try_out(mut launch: Launch) -> Result<(), String> {
         shares: None,
         kind: None,
         started: Box::new(move |answer| _ = started.send(answer)),
-        end: End { keep: Keep::new(), gone: Box::new(|| {}) },
+        end: End { keep: Kept::default(), gone: Box::new(|| {}) },
     };
     Warden::get().map_err(text)?.hire(job);
     let born = pid.recv().map_err(|error| error.to_string())?.map_err(text)?;
@@ -235,6 +261,9 @@ fn pack(launch: &mut Launch, wires: &mut Wires) -> io::Result<Vec<OwnedFd>> {
     if let Some(rules) = &launch.rules {
         sent.push(rules.try_clone()?);
     }
+    if launch.plan.last.is_some() {
+        sent.insert(0, openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
+    }
     sent.insert(0, nameless("plan", &serde_json::to_vec(&launch.plan)?)?);
     Ok(sent)
 }
@@ -255,7 +284,7 @@ fn nameless(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 
 fn send(control: impl AsFd, files: &[OwnedFd]) -> io::Result<()> {
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut buffer = SendAncillaryBuffer::new(&mut space);
     if !buffer.push(SendAncillaryMessage::ScmRights(&files)) {
         return Err(io::Error::other("too many files for one plan"));

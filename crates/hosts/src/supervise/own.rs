@@ -16,9 +16,10 @@ use std::{
 const NAME: &str = "helve-stage";
 
 /// All that decides what the stage does with a plan.
-const SOURCES: [&[u8]; 10] = [
+const SOURCES: [&[u8]; 11] = [
     include_bytes!("child.rs"),
     include_bytes!("dir.rs"),
+    include_bytes!("finish.rs"),
     include_bytes!("forward.rs"),
     include_bytes!("leash.rs"),
     include_bytes!("plan.rs"),

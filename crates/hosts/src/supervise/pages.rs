@@ -1,11 +1,38 @@
 //! The program's own code in memory: starting needs much of it once, calls need little of it again and again.
-#![allow(unsafe_code, reason = "letting go of pages has no safe wrapper; its use says why it is sound")]
+#![allow(unsafe_code, reason = "letting go of pages has no safe wrapper; each use says why it is sound")]
 
 use std::{fs, io, ops::Range};
 
-/// Lets go of the pages of the program's code and constants that starting needed. The ones that calls need come back from
-/// the file by themselves, a few microseconds each time; the others no longer count as memory of this process.
-pub fn let_go_of_start() -> io::Result<()> {
+/// Lets go of memory where this process has more than so many bytes of it: of the pages of its code and constants, and of
+/// what was freed. The ones that calls need come back from the file by themselves, a few microseconds each time; the others
+/// no longer count as memory of this process.
+pub fn let_go_beyond(most: usize) -> io::Result<()> {
+    if most > 0 && resident()? <= most {
+        return Ok(());
+    }
+    give_back();
+    let_go_of_code()
+}
+
+/// How many bytes of memory this process has.
+fn resident() -> io::Result<usize> {
+    let pages = fs::read_to_string("/proc/self/statm")?;
+    let pages: Option<usize> = pages.split_ascii_whitespace().nth(1).and_then(|it| it.parse().ok());
+    // SAFETY: takes a number and answers with one.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages.unwrap_or(0) * usize::try_from(size).unwrap_or(4096))
+}
+
+/// What was allocated and freed goes back to the system.
+fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, locks what it looks at, and gives back only what nobody has.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+fn let_go_of_code() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     let maps = fs::read_to_string("/proc/self/maps")?;
     for part in program.to_str().map(|program| unchanging(&maps, program)).unwrap_or_default() {
@@ -54,7 +81,11 @@ mod tests {
 
     #[test]
     fn what_runs_goes_on_running() {
-        let_go_of_start().unwrap();
+        let kept = vec![7_u8; 1 << 20];
+        let before = resident().unwrap();
+        let_go_beyond(usize::MAX).unwrap();
+        let_go_beyond(0).unwrap();
+        assert!(before > kept.len() && kept.iter().all(|it| *it == 7));
         assert_eq!(format!("{:>4}", 6 * 7), "  42");
     }
 }

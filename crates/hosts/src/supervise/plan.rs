@@ -17,6 +17,9 @@ pub(super) const FAILED: u8 = b'F';
 /// shell ended in (a length of 2 bytes, and its name) follow.
 pub(super) const ENDED: u8 = b'X';
 
+/// The most files that travel together: the plan, `/proc`, what is read, a terminal, file rules.
+pub(super) const FILES: usize = 5;
+
 /// All that the stage needs to know. Travels in a sealed file without a name, never in the environment.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -36,6 +39,25 @@ pub(crate) struct Plan {
     pub(crate) data: Option<u64>,
     /// Have the shell say which folder it ends in.
     pub(crate) tell_dir: bool,
+    /// What is left to do of the outer walls, where the stage can do it. Nothing where they stand.
+    pub(crate) last: Option<Last>,
+}
+
+/// The last of the outer walls. A file that leads to `/proc` travels with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Last {
+    pub(crate) mounts: Mounts,
+    /// Whether no user namespace may be made inside. Where `/proc` cannot be written, only the filter of calls forbids it.
+    pub(crate) sealed: bool,
+}
+
+/// Where mounts go to protect places in the workspace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Mounts {
+    /// Folders above protected places: mounted over themselves, so that they cannot be renamed out of the way.
+    pub(crate) pinned: Vec<PathBuf>,
+    /// What is read-only.
+    pub(crate) read_only: Vec<PathBuf>,
 }
 
 /// A port of the command's own loopback that leads to a socket.

@@ -33,7 +33,7 @@ use tokio::{
 use super::{
     Cgroup,
     cgroup::killed_for_memory,
-    launch::{Launch, Wires},
+    launch::{Kept, Launch, Wires},
     plan::{ENDED, Tree},
     sys,
     warden::Born,
@@ -51,7 +51,7 @@ const DRAIN: Duration = Duration::from_millis(300);
 pub(crate) struct Running {
     pub(super) control: UnixStream,
     handle: Arc<OwnedFd>,
-    gone: Option<oneshot::Receiver<()>>,
+    parting: Option<Parting>,
     out: Option<Receiver>,
     err: Option<Receiver>,
     terminal: Option<Waiting<AsyncFd<OwnedFd>>>,
@@ -70,6 +70,26 @@ pub(crate) struct Running {
     told: bool,
 }
 
+/// What is to be done when the stage is gone.
+pub(super) struct Parting {
+    /// Let go of then.
+    pub(super) keep: Kept,
+    /// Comes when that has been done.
+    pub(super) gone: oneshot::Receiver<()>,
+}
+
+impl Parting {
+    /// Lets go of everything. Where all that was started is known to have ended nobody need wait for the stage, which has
+    /// nothing left to do.
+    async fn meet(self, all_ended: bool) {
+        if all_ended {
+            self.keep.let_go();
+        } else {
+            _ = timeout(Duration::from_secs(1), self.gone).await;
+        }
+    }
+}
+
 /// A way to the program, and what was written to it and has not been taken yet.
 struct Waiting<T> {
     open: T,
@@ -83,16 +103,13 @@ impl<T> Waiting<T> {
 }
 
 impl Running {
-    pub(super) fn new(wires: Wires, born: Born, gone: oneshot::Receiver<()>, launch: &mut Launch) -> io::Result<Self> {
-        // Without a namespace the stage buries all of the command before its last word, and nothing outlasts that but the
-        // stage itself, and a group where there is one.
-        let outlasts = launch.plan.tree == Tree::Namespace || launch.cgroup.is_some();
+    pub(super) fn new(wires: Wires, born: Born, parting: Parting, launch: &mut Launch) -> io::Result<Self> {
         let terminal = wires.terminal.map(sys::watched).transpose()?.map(Waiting::at);
         Ok(Self {
             control: UnixStream::from_std(wires.control)?,
             handle: born.handle,
             shared: born.memory.map(|dir| (killed_for_memory(&dir), dir)),
-            gone: outlasts.then_some(gone),
+            parting: Some(parting),
             out: Some(Receiver::from_owned_fd(wires.out)?),
             err: Some(Receiver::from_owned_fd(wires.err)?),
             terminal,
@@ -285,12 +302,14 @@ impl Process for Running {
                 return noticed;
             }
         }
+        // The stage buries all of the command before its last word. What it had to kill may be on its way out still, and a
+        // group cannot be removed while the stage is in it.
+        let all_ended =
+            self.cgroup.is_none() && self.end.as_ref().is_some_and(|end| !end.left_behind && !self.word.is_empty());
         self.out_of_memory |= self.cgroup.take().is_some_and(|group| group.ran_out_of_memory());
         self.out_of_memory |= self.shared.take().is_some_and(|(before, dir)| killed_for_memory(&dir) > before);
-        if let Some(gone) = &mut self.gone {
-            // The outer sandbox ends right after the stage; what was kept for it is let go of then.
-            _ = timeout(Duration::from_secs(1), gone).await;
-            self.gone = None;
+        if let Some(parting) = self.parting.take() {
+            parting.meet(all_ended).await;
         }
         match &mut self.end {
             Some(exit) => {

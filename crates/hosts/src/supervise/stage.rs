@@ -19,10 +19,11 @@ use rustix::{
 use super::{
     child::{self, Sent},
     dir,
+    finish::finish,
     forward::Forwarder,
     leash::{self, LEASH},
     own::stage_edition,
-    plan::{ENDED, FAILED, HELLO, MARKER, Plan, STARTED, Tree},
+    plan::{ENDED, FAILED, FILES, HELLO, MARKER, Plan, STARTED, Tree},
     sys::{self, Forked},
     tree::{Reaped, reap},
 };
@@ -63,8 +64,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     let mut control = File::from(sys::standard(0));
     // The engine may want to know that the stage is there before it tells it anything.
     control.write_all(&[HELLO])?;
-    let Some((plan, sent)) = receive(&control)? else { return Ok(0) };
-    if let Err(error) = check_capabilities(&plan) {
+    let Some((plan, mut sent)) = receive(&control)? else { return Ok(0) };
+    if let Err(error) = close_walls(&plan, &mut sent) {
         return refuse(&mut control, &error);
     }
     let forwarder = match plan.forward.as_ref().map(Forwarder::bind).transpose() {
@@ -114,7 +115,7 @@ fn refuse(control: &mut File, error: &str) -> io::Result<i32> {
 /// The plan and the files that came with it; nothing when the engine went away first.
 fn receive(control: &File) -> io::Result<Option<(Plan, Vec<OwnedFd>)>> {
     let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut buffer = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut buffer, RecvFlags::CMSG_CLOEXEC)?;
     if got.bytes == 0 {
@@ -141,10 +142,15 @@ fn receive(control: &File) -> io::Result<Option<(Plan, Vec<OwnedFd>)>> {
     Ok(Some((serde_json::from_slice(&text)?, files)))
 }
 
-/// Inside namespaces the outer sandbox must have taken every capability away; without them the child does it itself.
-fn check_capabilities(plan: &Plan) -> Result<(), String> {
+/// Finishes the outer walls where that is left to the stage. Inside namespaces every capability must be gone then; without
+/// them the child gives its own up.
+fn close_walls(plan: &Plan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
     if plan.tree == Tree::Walk {
         return Ok(());
+    }
+    if let Some(last) = &plan.last {
+        let proc = (!sent.is_empty()).then(|| sent.remove(0)).ok_or("the way to /proc did not come with the plan")?;
+        finish(last, &proc)?;
     }
     let have = rustix::thread::capabilities(None).map_err(|error| format!("cannot read capabilities: {error}"))?;
     if have.effective.is_empty() && have.permitted.is_empty() {

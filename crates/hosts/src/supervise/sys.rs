@@ -2,8 +2,13 @@
 #![allow(unsafe_code, reason = "fork, signal masks and seccomp have no safe wrapper; each use says why it is sound")]
 
 use std::{
+    ffi::CString,
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
 };
 
 use tokio::io::unix::AsyncFd;
@@ -95,6 +100,20 @@ pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the program outlives the call, and the kernel only reads it.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes a mount and all that is mounted beneath it read-only.
+pub(super) fn make_read_only(mount: &Path) -> io::Result<()> {
+    let path = CString::new(mount.as_os_str().as_bytes())?;
+    let wanted = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = (libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW) as libc::c_uint;
+    let size = size_of_val(&wanted);
+    // SAFETY: the path ends in a zero and the attributes have the size that is named; both outlive the call, and the kernel
+    // only reads them.
+    let done = unsafe {
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const wanted, size)
+    };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

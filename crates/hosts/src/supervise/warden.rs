@@ -23,7 +23,8 @@ use rustix::{
 
 use super::{
     cgroup::{Nursery, Shares},
-    launch::{Keep, Wires, pipe},
+    launch::{Kept, Wires, pipe},
+    mark::Mark,
     own::stage_edition,
     plan::MARKER,
 };
@@ -33,10 +34,14 @@ const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// To look, and not to wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What a stage without outer walls is born with. All else comes with the plan, so that two of one kind are the same.
+/// What a stage is born with. All else comes with the plan, so that two of one kind are the same.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) program: PathBuf,
+    /// What its outer walls look like.
+    pub(super) args: Vec<OsString>,
+    /// Which files and folders they are made of: a wall is about these, and not about their names.
+    pub(super) places: Vec<Mark>,
     /// What it may have, where it is to be held to that.
     pub(super) shares: Option<Shares>,
 }
@@ -54,7 +59,7 @@ pub(super) struct Job {
 
 /// What is done when a stage is gone.
 pub(super) struct End {
-    pub(super) keep: Keep,
+    pub(super) keep: Kept,
     pub(super) gone: Box<dyn FnOnce() + Send>,
 }
 
@@ -210,10 +215,10 @@ impl Round {
             return;
         }
         self.enter(kind.shares);
-        let Ok((wires, mut command)) = wire(&kind.program, &[]) else { return };
+        let Ok((wires, mut command)) = wire(&kind.program, &kind.args) else { return };
         let Ok((child, handle)) = begin(&mut command) else { return };
         let born = self.born(&handle);
-        self.wards.push(Ward { child, handle, end: End { keep: Keep::new(), gone: Box::new(|| {}) } });
+        self.wards.push(Ward { child, handle, end: End { keep: Kept::default(), gone: Box::new(|| {}) } });
         *lock(&self.spare) = Some(Spare { wires, born, kind });
     }
 
@@ -230,7 +235,7 @@ impl Round {
 
 impl End {
     fn meet(self) {
-        drop(self.keep);
+        self.keep.let_go();
         (self.gone)();
     }
 }

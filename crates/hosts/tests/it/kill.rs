@@ -15,7 +15,6 @@ use helve_contract::{
     ports::{Change, Expect, Host as _, Span},
 };
 use helve_hosts::Local;
-use sha2::{Digest as _, Sha256};
 
 use crate::folder::{Dice, Folder, now};
 
@@ -104,7 +103,7 @@ fn write_on(workspace: &Workspace) {
     let (a, b) = (path("a"), path("b"));
     let expect = |bytes: &[u8]| match bytes {
         [] => Expect::Absent,
-        bytes => Expect::Content(Sha256::digest(bytes).into()),
+        bytes => Expect::bytes(bytes),
     };
     let mut number = parse(&held(&a)).unwrap_or(0);
     // One that was killed between its two files is taken up where it was.
@@ -158,7 +157,7 @@ fn count(workspace: &Workspace) {
     while left > 0 {
         let bytes = now(host.read(&path, Span::first(100))).unwrap().bytes;
         let next = std::str::from_utf8(&bytes).unwrap().parse::<u32>().unwrap() + 1;
-        let expect = Expect::Content(Sha256::digest(&bytes).into());
+        let expect = Expect::bytes(&bytes);
         match now(host.write(&path, next.to_string().as_bytes(), expect)) {
             Ok(_) => left -= 1,
             Err(Error::File { fault: FileFault::Changed, .. }) => {}

@@ -8,7 +8,6 @@ use helve_contract::{
     Access, Error, FileFault, SafePath, Workspace,
     ports::{Change, Expect, Find, Glance, Grep, HitKind, Host, Kind, Noise, Order, Output, Span},
 };
-use sha2::{Digest as _, Sha256};
 
 use crate::folder::fault;
 
@@ -52,7 +51,7 @@ async fn text(host: &dyn Host, workspace: &Workspace, path: &str) -> String {
 }
 
 fn content(text: &str) -> Expect {
-    Expect::Content(Sha256::digest(text.as_bytes()).into())
+    Expect::bytes(text.as_bytes())
 }
 
 pub(crate) async fn writes_and_reads_back(host: &dyn Host, workspace: &Workspace) {

@@ -155,6 +155,53 @@ async fn stand_ins_serve_many_commands_and_leave_with_the_last() {
     }
 }
 
+/// From the third command on, the walls of the next one are built while nobody waits for them.
+#[tokio::test]
+async fn walls_that_were_built_before_are_about_what_is_there_when_a_command_runs() {
+    for level in mounting() {
+        let place = Place::new();
+        let sandbox = protecting(level);
+        let build_ahead = async || {
+            for _ in 0..3 {
+                run(&sandbox, &place.script("true")).await.unwrap();
+            }
+        };
+        build_ahead().await;
+        assert_eq!(place.names(), [""; 0], "{level:?}: walls that wait put nothing into the workspace");
+
+        fs::write(place.0.join("new"), "mine\n").unwrap();
+        fs::rename(place.0.join("new"), place.0.join(".mcp.json")).unwrap();
+        let script = "echo evil > .mcp.json; rm -f .mcp.json; mv .mcp.json x; echo x > .helve; cat .mcp.json; ls -A";
+        let ran = run(&sandbox, &place.script(script)).await.unwrap();
+        assert!(ran.out.starts_with("mine\n"), "{level:?}: {ran:?}");
+        assert_eq!(fs::read_to_string(place.0.join(".mcp.json")).unwrap(), "mine\n", "{level:?}");
+        assert_eq!(place.names(), [".mcp.json"], "{level:?}");
+
+        build_ahead().await;
+        let before = place.0.with_extension("before");
+        fs::rename(&place.0, &before).unwrap();
+        fs::create_dir(&place.0).unwrap();
+        fs::write(place.0.join("second"), "").unwrap();
+        let ran = run(&sandbox, &place.script("ls second; touch third")).await.unwrap();
+        assert_eq!((ran.out.as_str(), ran.exit.code), ("second\n", 0), "{level:?}: the folder that was there before");
+        assert_eq!(place.names(), ["second", "third"], "{level:?}");
+        fs::remove_dir_all(before).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_power_over_the_walls_is_left_inside() {
+    for level in mounting() {
+        let place = Place::new();
+        let script = "grep -h '^Cap\\|^NoNewPrivs' /proc/self/status; mount --bind /usr /tmp; umount /tmp; unshare -U true; echo $?";
+        for round in 0..4 {
+            let ran = run(&protecting(level), &place.script(script)).await.unwrap();
+            let none = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t{:016}\n", 0)).concat();
+            assert_eq!(ran.out, format!("{none}NoNewPrivs:\t1\n1\n"), "{level:?}, round {round}: {}", ran.err);
+        }
+    }
+}
+
 #[test]
 fn a_protected_place_that_cannot_be_enforced_is_an_error() {
     for name in ["*.pem", "/etc/x", "../x", ""] {

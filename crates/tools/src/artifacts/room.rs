@@ -6,7 +6,6 @@ use helve_contract::{
     ports::{Expect, Kind, Span},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sha2::{Digest, Sha256};
 
 use super::{
     dag::{Dag, Overlay, refused},
@@ -144,7 +143,7 @@ impl<'a> Room<'a> {
                 Some(bytes) => {
                     let record: T = serde_json::from_slice(bytes)
                         .map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))?;
-                    (record, Expect::Content(Sha256::digest(bytes).into()))
+                    (record, Expect::bytes(bytes))
                 }
                 None => (first()?, Expect::Absent),
             };

@@ -9,7 +9,6 @@ use helve_contract::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::{
     diff::{self, Diff},
@@ -245,7 +244,7 @@ impl Stage<'_> {
             let Slot { path, before, now, like, .. } = slot;
             let expect = match &before {
                 Before::Absent => Expect::Absent,
-                Before::Bytes(bytes) => Expect::Content(Sha256::digest(bytes).into()),
+                Before::Bytes(bytes) => Expect::bytes(bytes),
                 Before::Unread(_) => Expect::Anything,
             };
             match (before, now) {

@@ -7,7 +7,6 @@ use helve_contract::{
     schemars::JsonSchema,
 };
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 use super::{
     diff::{self, Diff},
@@ -127,7 +126,7 @@ impl Edit {
         let wanted = Wanted { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
         let Replaced { bytes, changes, count, rung } =
             replace::replace(&file.bytes, format, &wanted).map_err(|why| refused(path, format, &why))?;
-        call.host().write(path, &bytes, Expect::Content(Sha256::digest(&file.bytes).into())).await?;
+        call.host().write(path, &bytes, Expect::bytes(&file.bytes)).await?;
         let diff = match (std::str::from_utf8(&file.bytes), std::str::from_utf8(&bytes)) {
             // With the mark at the beginning: a patch must find it, too.
             (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => diff::across(before, after, changes),
@@ -144,7 +143,7 @@ impl Edit {
             )));
         }
         let expect = match &file {
-            Some(file) => Expect::Content(Sha256::digest(&file.bytes).into()),
+            Some(file) => Expect::bytes(&file.bytes),
             None => Expect::Absent,
         };
         call.host().write(path, self.new.as_bytes(), expect).await?;

@@ -7,7 +7,6 @@ use helve_contract::{
     schemars::JsonSchema,
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{
     explain,
@@ -134,7 +133,7 @@ impl NotebookEdit {
         };
         let cut = notebook::operate(&path.to_string(), body, self)?;
         let updated = format!("{bom}{}", cut.text);
-        call.host().write(path, updated.as_bytes(), Expect::Content(Sha256::digest(&file.bytes).into())).await?;
+        call.host().write(path, updated.as_bytes(), Expect::bytes(&file.bytes)).await?;
         Ok(CellEdited {
             path: path.to_string(),
             mode: self.mode,

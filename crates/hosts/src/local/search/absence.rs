@@ -1,8 +1,12 @@
 //! Why nothing was found: what was passed over is searched too, for a short while.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,7 +31,8 @@ pub(super) fn look(search: &Search<'_>, absence: &mut Absence) {
     let any = Grep { ignore_case: true, ..grep.clone() };
     let Ok(any_case) = matcher(&any) else { return };
     let same_files_any = Search { grep: &any, matcher: &any_case, clock: &clock, ..*search };
-    let same = same_files(&same_files_any, search.matcher);
+    let mut visited = Visited::default();
+    let same = same_files(&same_files_any, search.matcher, &visited);
     absence.other_case = if search.grep.ignore_case { 0 } else { same.other_case };
     absence.binary = same.binary;
     absence.foreign = same.foreign;
@@ -35,7 +40,32 @@ pub(super) fn look(search: &Search<'_>, absence: &mut Absence) {
     let everything = Noise { ignored: true, hidden: true };
     if search.start.kind == Kind::Folder && search.grep.noise != everything {
         let more_files = Search { grep: &grep, clock: &clock, ..*search };
-        passed_over(&more_files, everything, absence);
+        visited.sort();
+        passed_over(&more_files, everything, &visited, absence);
+    }
+}
+
+/// The files that were searched. A number each is enough to tell them apart.
+#[derive(Default)]
+struct Visited {
+    state: RandomState,
+    numbers: Mutex<Vec<u64>>,
+}
+
+impl Visited {
+    fn add(&self, path: &Path) {
+        let number = self.state.hash_one(path.as_os_str());
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+    }
+
+    /// Makes ready to be asked.
+    fn sort(&mut self) {
+        self.numbers.get_mut().unwrap_or_else(PoisonError::into_inner).sort_unstable();
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        let number = self.state.hash_one(path.as_os_str());
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).binary_search(&number).is_ok()
     }
 }
 
@@ -49,7 +79,7 @@ struct Same {
     foreign: u64,
 }
 
-fn same_files(search: &Search<'_>, exact: &RegexMatcher) -> Same {
+fn same_files(search: &Search<'_>, exact: &RegexMatcher, visited: &Visited) -> Same {
     let counters: [AtomicU64; 4] = Default::default();
     let [other_case, binary, foreign, seen] = &counters;
     let exact = Search { matcher: exact, ..*search };
@@ -60,6 +90,7 @@ fn same_files(search: &Search<'_>, exact: &RegexMatcher) -> Same {
             if seen.fetch_add(1, Ordering::Relaxed) >= FILES || search.clock.is_over() {
                 return;
             }
+            visited.add(path);
             let Ok(found) = any.look(path) else { return };
             let is_binary = found.binary.is_some();
             if !is_binary {
@@ -103,8 +134,8 @@ fn is_wide(head: &[u8]) -> bool {
     pairs > 1 && zeros(0).max(zeros(1)) * 4 > pairs * 3
 }
 
-/// All files: those that were searched before do not match, so that a match is in one that was passed over.
-fn passed_over(search: &Search<'_>, everything: Noise, absence: &mut Absence) {
+/// All files but those that were searched before, which do not match: a match is in one that was passed over.
+fn passed_over(search: &Search<'_>, everything: Noise, visited: &Visited, absence: &mut Absence) {
     let counters: [AtomicU64; 5] = Default::default();
     let [seen, ignored, ignored_files, hidden, hidden_files] = &counters;
     search.each(everything, || {
@@ -113,7 +144,7 @@ fn passed_over(search: &Search<'_>, everything: Noise, absence: &mut Absence) {
             let beneath_start = path.strip_prefix(&search.start.real).unwrap_or(path);
             // What a repository keeps for itself is nobody's text.
             let is_git = beneath_start.components().any(|part| part.as_os_str() == ".git");
-            if is_git || seen.fetch_add(1, Ordering::Relaxed) >= FILES {
+            if is_git || visited.has(path) || seen.fetch_add(1, Ordering::Relaxed) >= FILES {
                 return;
             }
             let Ok(found) = eye.look(path) else { return };

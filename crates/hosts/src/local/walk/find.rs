@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -29,7 +29,7 @@ pub(in crate::local) fn find(beneath: &Beneath, path: &SafePath, find: &Find, cl
     if start.kind != Kind::Folder {
         return Err(Error::file(path, FileFault::NotFolder));
     }
-    let wanted = Wanted::read(find)?;
+    let wanted = Arc::new(Wanted::read(find)?);
 
     let all = walk(&start, find, &wanted, find.noise, clock);
     let mut found = Found { total: all.total, partial: clock.cut_short(), ..Found::default() };
@@ -67,7 +67,9 @@ impl Wanted {
         if !find.whole_path && !pattern.contains('/') && !is_wild(pattern) {
             return Ok(Self::Part(pattern.as_bytes().to_vec()));
         }
-        let glob = GlobBuilder::new(pattern)
+        // Beneath any folders, or none: that is the name alone, which is less to look at.
+        let name = pattern.strip_prefix("**/").filter(|it| !it.is_empty() && !it.contains('/'));
+        let glob = GlobBuilder::new(name.unwrap_or(pattern))
             .literal_separator(true)
             .backslash_escape(true)
             .empty_alternates(true)
@@ -75,7 +77,7 @@ impl Wanted {
             // A set of one: unlike a lone matcher, it knows plain patterns such as `**/*.rs` from others.
             .and_then(|glob| GlobSet::builder().add(glob).build())
             .map_err(|error| Error::failed(format!("the pattern `{pattern}` is not a glob: {}", error.kind())))?;
-        if !find.whole_path && !pattern.contains('/') {
+        if name.is_some() || !find.whole_path && !pattern.contains('/') {
             return Ok(Self::Name(glob));
         }
         let mut folders: Vec<&str> =
@@ -128,9 +130,16 @@ impl Hits {
     }
 }
 
-fn walk(start: &Start<'_>, find: &Find, wanted: &Wanted, noise: Noise, clock: &Clock) -> Hits {
+fn walk(start: &Start<'_>, find: &Find, wanted: &Arc<Wanted>, noise: Noise, clock: &Clock) -> Hits {
     let all = Mutex::new(Hits::default());
-    builder(start, noise).build_parallel().run(|| {
+    let mut builder = builder(start, noise);
+    // Most names are not wanted. They are left where they are met, before the walker makes work of them.
+    let (top, sought) = (start.on_host(), wanted.clone());
+    builder.filter_entry(move |entry| {
+        entry.file_type().is_some_and(|it| it.is_dir())
+            || under(&top, entry.path()).is_none_or(|path| sought.matches(path))
+    });
+    builder.build_parallel().run(|| {
         let mut finder = Finder { start, find, wanted, clock, met: 0, own: Hits::default(), all: &all };
         Box::new(move |entry| finder.visit(entry.ok()))
     });
@@ -145,7 +154,7 @@ struct Finder<'a> {
     find: &'a Find,
     wanted: &'a Wanted,
     clock: &'a Clock,
-    /// How many entries it met.
+    /// How many folders and wanted names it met.
     met: u32,
     own: Hits,
     all: &'a Mutex<Hits>,
@@ -154,7 +163,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn visit(&mut self, entry: Option<DirEntry>) -> WalkState {
         // To look at the clock takes as long as to match a name.
-        if self.met.is_multiple_of(64) && self.clock.is_over() {
+        if self.met.is_multiple_of(16) && self.clock.is_over() {
             return WalkState::Quit;
         }
         self.met = self.met.wrapping_add(1);

@@ -232,6 +232,8 @@ impl Scan {
     /// with another kind of line.
     fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (before, mut start) = (self.bytes.len(), 0);
+        let already = self.kept.len();
+        self.kept.reserve(self.lines_left.min(bytes.len() / 32));
         for at in memchr_iter(self.end, bytes) {
             let length = at - start;
             if self.lines_left == 0 || length > self.bytes_left || length > self.keep || length > self.max_line {
@@ -248,7 +250,7 @@ impl Scan {
             let line = |at: usize| self.line + memchr_iter(self.end, &taken[..at]).count() as u64;
             self.nul = memchr(0, taken).map(line);
         }
-        self.line += memchr_iter(self.end, taken).count() as u64;
+        self.line += (self.kept.len() - already) as u64;
         self.bytes.extend_from_slice(taken);
         rest
     }
