@@ -1,6 +1,7 @@
 //! Where a session may go: roots, rules, and the only paths a host accepts.
 
 use std::{
+    borrow::Cow,
     fmt,
     path::{Component, Path, PathBuf},
     sync::Arc,
@@ -432,14 +433,10 @@ impl PathRules {
     /// Why a path beneath a root may not be used so, if it may not.
     #[must_use]
     pub fn denial(&self, relative: &Path, access: Access) -> Option<&str> {
-        if self.0.is_empty() {
-            return None;
-        }
+        let mut rules = self.0.iter().filter(|rule| rule.denies == Access::Read || access == Access::Write).peekable();
+        rules.peek()?;
         let parts = folded(relative);
-        self.0
-            .iter()
-            .find(|rule| (rule.denies == Access::Read || access == Access::Write) && rule.glob.covers(&parts))
-            .map(|rule| rule.why.as_str())
+        rules.find(|rule| rule.glob.covers(&parts)).map(|rule| rule.why.as_str())
     }
 }
 
@@ -564,7 +561,7 @@ fn fold(name: &str) -> String {
 }
 
 fn sane(path: &Path) -> Result<()> {
-    let text = path.to_string_lossy();
+    let text = path.to_str().map_or_else(|| path.to_string_lossy(), Cow::Borrowed);
     if text.is_empty() {
         return Err(Error::failed("the path is empty; name a file or folder"));
     }
@@ -592,7 +589,10 @@ fn foreign(text: &str) -> Option<&'static str> {
     if drive.len() > 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':' && matches!(drive[2], b'\\' | b'/') {
         return Some("a path of Windows");
     }
-    let (scheme, _) = text.split_once("://")?;
+    let (scheme, rest) = text.split_once(':')?;
+    if !rest.starts_with("//") {
+        return None;
+    }
     let is_scheme = scheme.starts_with(|it: char| it.is_ascii_alphabetic())
         && scheme.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '+' | '-' | '.'));
     is_scheme.then_some("an address, not a path")

@@ -215,10 +215,11 @@ impl Engine {
             }
             tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))
         });
+        // What is done at once need not know how to be given up.
         let done = tokio::select! {
             biased;
-            () = given_up(call, spec) => Err(Error::Cancelled),
             done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic))),
+            () = given_up(call, spec) => Err(Error::Cancelled),
         };
         match done {
             Ok(mut reply) => {

@@ -1,7 +1,7 @@
 //! The requests of one client that are under way.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -20,14 +20,15 @@ impl Flight {
     /// Enters a request; refused when its id is taken.
     pub(crate) fn enter(self: &Arc<Self>, id: &Id) -> Result<Seat, Fault> {
         let mut under_way = self.lock();
-        if under_way.contains_key(id) {
+        let full = under_way.len() >= MOST;
+        let Entry::Vacant(place) = under_way.entry(id.clone()) else {
             return Err(Fault::request("a request with this id is still running"));
-        }
-        if under_way.len() >= MOST {
+        };
+        if full {
             return Err(Fault::new(-32000, format!("{MOST} requests are running already; wait for some of them")));
         }
         let token = CancellationToken::new();
-        under_way.insert(id.clone(), token.clone());
+        place.insert(token.clone());
         Ok(Seat { flight: self.clone(), id: id.clone(), token })
     }
 

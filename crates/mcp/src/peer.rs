@@ -152,11 +152,14 @@ impl Peer {
         }
     }
 
-    /// Tells of every change of the tools, for as long as it is polled.
-    pub(crate) async fn follow_tools(self: Arc<Self>, out: Arc<dyn Outbox>) {
+    /// Tells of every change of the tools from now on, for as long as it is polled.
+    pub(crate) fn follow_tools(self: Arc<Self>, out: Arc<dyn Outbox>) -> impl Future<Output = ()> {
+        // Not only when it is polled first: what changes until then would go untold.
         let mut news = self.server.engine.news();
-        while news.changed().await {
-            self.tell_of_tools(&*out);
+        async move {
+            while news.changed().await {
+                self.tell_of_tools(&*out);
+            }
         }
     }
 
@@ -382,10 +385,13 @@ impl Peer {
         let args = request.params.arguments.map_or("{}", RawValue::get).to_owned();
         let seat = self.flight.enter(&request.id)?;
 
-        let mut call = Call::new(Server::next_call(), self.server.session.clone());
-        call.cancel = seat.token().child_token();
         let steps = request.params.meta.progress_token.map(|token| Steps::new(token, out.clone()));
-        call.progress = steps.as_ref().map(Steps::listener);
+        let call = Call {
+            id: Server::next_call(),
+            session: self.server.session.clone(),
+            cancel: seat.token().clone(),
+            progress: steps.as_ref().map(Steps::listener),
+        };
         let job = Job {
             name: name.to_owned(),
             args,
@@ -431,10 +437,13 @@ impl Job {
     async fn run(mut self, id: &Id, era: Era, has_shape: bool) -> Option<Vec<u8>> {
         let server = self.peer.server.clone();
         let turns = self.peer.turns.clone();
-        let _turn = tokio::select! {
-            biased;
-            turn = turns.acquire() => turn.ok()?,
-            () = self.seat.token().cancelled() => return None,
+        let _turn = match turns.try_acquire() {
+            Ok(turn) => turn,
+            Err(_) => tokio::select! {
+                biased;
+                turn = turns.acquire() => turn.ok()?,
+                () = self.seat.token().cancelled() => return None,
+            },
         };
         if self.roots {
             self.call.session = self.peer.session(true, &*self.out, &self.seat).await;

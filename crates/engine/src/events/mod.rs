@@ -245,26 +245,28 @@ fn event_id() -> io::Result<String> {
     let mut bits = random_bits()?;
     bits[6] = bits[6] & 0x0f | 0x40;
     bits[8] = bits[8] & 0x3f | 0x80;
+    let digits = hex(bits);
     let mut id = String::with_capacity(40);
-    id.push_str("evt_");
-    for (at, byte) in bits.into_iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            id.push('-');
-        }
-        id.extend(digits(byte));
+    id.push_str("evt");
+    for (sign, part) in [("_", 0..8), ("-", 8..12), ("-", 12..16), ("-", 16..20), ("-", 20..32)] {
+        id.push_str(sign);
+        id.push_str(str::from_utf8(&digits[part]).unwrap_or_default());
     }
     Ok(id)
 }
 
 /// 128 random bits as 32 digits.
 pub(crate) fn random_hex() -> io::Result<String> {
-    let mut text = String::with_capacity(32);
-    text.extend(random_bits()?.into_iter().flat_map(digits));
-    Ok(text)
+    Ok(str::from_utf8(&hex(random_bits()?)).unwrap_or_default().to_owned())
 }
 
-fn digits(byte: u8) -> [char; 2] {
-    [byte >> 4, byte & 15].map(|it| char::from(b"0123456789abcdef"[usize::from(it)]))
+fn hex(bits: [u8; 16]) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 32];
+    for (two, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(bits) {
+        *two = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    }
+    digits
 }
 
 /// 128 random bits. The kernel is asked for many at a time.

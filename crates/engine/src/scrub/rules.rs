@@ -107,13 +107,14 @@ struct Anchors<'a> {
 
 impl<'a> Anchors<'a> {
     fn of(text: &'a str) -> Option<Self> {
-        let mut anchors = Self { all: ANCHORS.as_ref()?, text, small: String::new(), pieces: Vec::new() };
-        if let Some(searches) = PIECES.as_ref() {
-            anchors.small = text.to_ascii_lowercase();
-            anchors.pieces = searches.iter().map(|search| (search, Some(0))).collect();
-            anchors.pieces.iter_mut().for_each(|it| it.1 = it.0.find(&anchors.small).map(|found| found.start()));
-        }
-        Some(anchors)
+        let all = ANCHORS.as_ref()?;
+        let Some(searches) = PIECES.as_ref() else {
+            return Some(Self { all, text, small: String::new(), pieces: Vec::new() });
+        };
+        let small = text.to_ascii_lowercase();
+        let first = |search: &packed::Searcher| search.find(&small).map(|found| found.start());
+        let pieces = searches.iter().map(|search| (search, first(search))).collect();
+        Some(Self { all, text, small, pieces })
     }
 
     /// The next anchor from a place on that something may follow.
