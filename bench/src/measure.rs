@@ -1,6 +1,9 @@
 //! Sides in turns, A B A B …: what one costs in terms of another, whatever else the machine does meanwhile.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use rustix::time::{ClockId, clock_gettime};
@@ -36,6 +39,8 @@ const FEWEST: usize = 7;
 const FEWEST_SLOW: usize = 3;
 /// A sample lasts at least this long, so that the clock does not matter.
 const SAMPLE: Duration = Duration::from_micros(500);
+/// A pause before each sample: a side that waits awake for its next call would be in the way of the one after it.
+const REST: Duration = Duration::from_millis(1);
 
 /// What one side took.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +110,7 @@ impl Effort {
             }
             for ((side, count), timed) in sides.iter_mut().zip(&mut counts).zip(&mut all) {
                 let Ok(times) = *count else { continue };
+                thread::sleep(REST);
                 match sample(*side, times) {
                     Ok(sample) => {
                         timed.walls.push(sample.wall);
@@ -207,7 +213,7 @@ mod tests {
         let turns = std::cell::RefCell::new(String::new());
         let work = |name: char| {
             turns.borrow_mut().push(name);
-            std::thread::sleep(SAMPLE);
+            thread::sleep(SAMPLE);
             Ok(())
         };
         let mut left = 4;

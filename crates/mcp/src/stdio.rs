@@ -63,7 +63,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         if !more {
             thrift.let_go(&server);
         }
-        let next = if more { lines.next() } else { ear.listen(&mut lines, tasks.is_empty()) };
+        let next = ear.listen(&mut lines, more, tasks.is_empty());
         let handled = match next {
             Ok(Line::Text(message)) => peer.receive(message, &out),
             Ok(Line::TooLong) => Handled::Now(too_long()),
@@ -100,10 +100,10 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     ended
 }
 
-/// Waits for the next message. To be woken takes longer than a small call, so whoever asks in quick succession is waited for
-/// awake, for a moment.
+/// Waits for the next message. To be woken takes longer than a small call, so whoever asks for one thing after another in quick
+/// succession is waited for awake, for a moment.
 struct Ear {
-    /// The last message came soon after the one before it had been answered.
+    /// The last message came alone, soon after the one before it had been answered.
     quick: bool,
 }
 
@@ -111,8 +111,13 @@ impl Ear {
     /// How long that moment is: a client needs some of it to look at an answer.
     const SOON: Duration = Duration::from_micros(300);
 
-    /// The next message. While calls are under way the processor is theirs, and nobody waits awake.
-    fn listen<'a>(&mut self, lines: &'a mut Lines<File>, idle: bool) -> io::Result<Line<'a>> {
+    /// The next message. While calls are under way the processor is theirs, and nobody waits awake. Where many messages come at
+    /// once, more of them are there after a sleep, and are answered together.
+    fn listen<'a>(&mut self, lines: &'a mut Lines<File>, more: bool, idle: bool) -> io::Result<Line<'a>> {
+        if more {
+            self.quick = false;
+            return lines.next();
+        }
         let began = Instant::now();
         if self.quick && idle {
             while !lines.is_there() && began.elapsed() < Self::SOON {
