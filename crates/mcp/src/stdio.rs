@@ -25,6 +25,8 @@ use crate::{
 
 /// How long calls may still answer after the last message came in: somebody may have piped a script into us.
 const LAST_WORDS: Duration = Duration::from_millis(700);
+/// How long the next message is waited for awake: a client needs some of it to look at an answer.
+const SOON: Duration = Duration::from_micros(300);
 /// How long cancelled calls may take to clean up behind themselves.
 const CLEANUP: Duration = Duration::from_millis(1500);
 
@@ -46,7 +48,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     // Whatever is answered is on record. Where that fails it is tried again with the next event.
     let lane = Lane::new(output, move || _ = engine.events().settle());
     let out: Arc<dyn Outbox> = Arc::new(Post(lane.clone()));
-    let mut ear = Ear { quick: true };
+    let mut ear = Ear { quick: true, moment: SOON };
     let mut thrift = Thrift { called: false, let_go: 0, last: Instant::now() };
     let peer = Peer::new(server.clone());
     let tasks = TaskTracker::new();
@@ -63,8 +65,7 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
         if !more {
             thrift.let_go(&server);
         }
-        let next = ear.listen(&mut lines, more, tasks.is_empty());
-        let handled = match next {
+        let handled = match ear.listen(&mut lines, more, tasks.is_empty()) {
             Ok(Line::Text(message)) => peer.receive(message, &out),
             Ok(Line::TooLong) => Handled::Now(too_long()),
             Ok(Line::End) => break Ok(()),
@@ -100,17 +101,16 @@ pub fn serve(server: Arc<Server>, input: File, output: File, runtime: &Handle) -
     ended
 }
 
-/// Waits for the next message. To be woken takes longer than a small call, so whoever asks for one thing after another in quick
-/// succession is waited for awake, for a moment.
+/// Waits for the next message. To be woken takes a good part of the time of a small call, so whoever asks for one thing
+/// after another in quick succession is waited for awake, for a moment.
 struct Ear {
     /// The last message came alone, soon after the one before it had been answered.
     quick: bool,
+    /// How long it waits awake.
+    moment: Duration,
 }
 
 impl Ear {
-    /// How long that moment is: a client needs some of it to look at an answer.
-    const SOON: Duration = Duration::from_micros(300);
-
     /// The next message. While calls are under way the processor is theirs, and nobody waits awake. Where many messages come at
     /// once, more of them are there after a sleep, and are answered together.
     fn listen<'a>(&mut self, lines: &'a mut Lines<File>, more: bool, idle: bool) -> io::Result<Line<'a>> {
@@ -120,12 +120,12 @@ impl Ear {
         }
         let began = Instant::now();
         if self.quick && idle {
-            while !lines.is_there() && began.elapsed() < Self::SOON {
+            while !lines.is_there() && began.elapsed() < self.moment {
                 thread::yield_now();
             }
         }
         let next = lines.next();
-        self.quick = began.elapsed() < Self::SOON;
+        self.quick = began.elapsed() < self.moment;
         next
     }
 }
@@ -180,4 +180,34 @@ fn begin(mut work: Work, out: &Arc<dyn Outbox>, tasks: &TaskTracker, runtime: &H
 
 fn too_long() -> Vec<u8> {
     answer::error(None, &Fault::request(format!("the message is longer than {} MiB", LONGEST >> 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::fd::OwnedFd};
+
+    use super::*;
+
+    #[test]
+    fn only_who_asks_one_thing_after_another_is_waited_for_awake() {
+        let (read, mut client) = io::pipe().unwrap();
+        let mut lines = Lines::new(File::from(OwnedFd::from(read)));
+        let mut ear = Ear { quick: true, moment: Duration::MAX };
+        let saying = thread::spawn(move || client.write_all(b"one\n").map(|()| client));
+        assert_eq!(ear.listen(&mut lines, false, true).unwrap(), Line::Text(b"one"));
+        assert!(ear.quick, "it came in time");
+
+        let mut client = saying.join().unwrap().unwrap();
+        client.write_all(b"two\nthree\n").unwrap();
+        assert_eq!(ear.listen(&mut lines, false, false).unwrap(), Line::Text(b"two"));
+        assert_eq!(ear.listen(&mut lines, true, true).unwrap(), Line::Text(b"three"));
+        assert!(!ear.quick, "many come at once");
+
+        let mut late = Ear { quick: true, moment: Duration::ZERO };
+        client.write_all(b"four\n").unwrap();
+        assert_eq!(late.listen(&mut lines, false, true).unwrap(), Line::Text(b"four"));
+        assert!(!late.quick, "the moment is over");
+        drop(client);
+        assert_eq!(ear.listen(&mut lines, false, true).unwrap(), Line::End);
+    }
 }
