@@ -1,32 +1,15 @@
 //! `helve`: the tools of an agent, from the command line and as a server.
 
-mod channels;
 mod commands;
-mod config;
-mod crew;
-mod fault;
-mod guard;
-mod knobs;
-mod modules;
-mod notify;
-mod outside;
-mod plugins;
-mod print;
-mod recall;
-mod setup;
-mod shell;
-mod state;
-mod talk;
 mod terminal;
 mod tokens;
-mod undo;
-mod web;
 mod wire;
-mod workshop;
 
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use helve_config::{self as config, state};
+use helve_runtime::{fault, knobs, notify, print, remark, say, schedules, setup, shell, talk, undo, workshop};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn writes_whole_files_and_keeps_the_old_ones() {
-        let folder = state::tests::folder("install");
+        let folder = tempfile::tempdir().unwrap().keep();
         let file = folder.join("deep/mcp.json");
         let _alone = alone(&file).unwrap();
         write(&file, None, "one").unwrap();

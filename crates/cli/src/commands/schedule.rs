@@ -4,26 +4,24 @@ use std::{
     io::{self, BufRead, Read},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use clap::Subcommand;
-use helve_agent::scheduler::{AgentFire, Deliver, Happening, Notify, Scheduler, Settings as Driving};
+use helve_agent::scheduler::Happening;
 use helve_contract::{
     CancellationToken,
     jiff::Timestamp,
-    ports::{Cadence, RunStatus, Schedule, ScheduleStatus, Scheduling, Store, WallClock, WhichSchedules},
+    ports::{Cadence, RunStatus, Schedule, ScheduleStatus, Scheduling, Store, WhichSchedules},
 };
 use helve_tools::schedule::{CadenceType, cadence, shown};
 use serde_json::{Value, json};
 
 use super::Choice;
 use crate::{
-    config::Settings,
     fault::{FAILED, Fault, Outcome},
     notify::Told,
     print::harmless,
-    remark, say, setup,
+    remark, say, schedules, setup,
     workshop::Bench,
 };
 
@@ -138,7 +136,7 @@ impl Args {
                 })
             }),
             What::Resume(one) => {
-                let rules = rules(&one.choice.settings()?, None);
+                let rules = schedules::rules(&one.choice.settings()?, None);
                 one.with(move |store, schedule, _| {
                     Box::pin(async move {
                         let next = cadence::first(&schedule.cadence, &rules, Timestamp::now())?;
@@ -160,50 +158,6 @@ impl Args {
             What::Run(one) => run_now(&one),
         }
     }
-}
-
-/// The rules for schedules that are made in a conversation, by the settings.
-pub(crate) fn rules(settings: &Settings, dialect: Option<&str>) -> Scheduling {
-    Scheduling {
-        timezone: settings.text("schedule.timezone").unwrap_or("UTC").to_owned(),
-        min_interval: Duration::from_secs(settings.number("schedule.min_interval_secs")),
-        most: settings.number("schedule.max_per_user"),
-        channel: settings.text("schedule.channel").map(str::to_owned),
-        dialect: dialect.map(str::to_owned),
-    }
-}
-
-/// How schedules are driven, by the settings.
-pub(crate) fn driving(settings: &Settings) -> Driving {
-    Driving {
-        max_concurrent: settings.number("schedule.max_concurrent") as usize,
-        max_time: Duration::from_secs(settings.number("schedule.max_time_secs")),
-        window: Duration::from_secs(settings.number("schedule.window_hours") * 3600),
-        keep: settings.number("schedule.keep_runs") as usize,
-        tell_after: settings.number("schedule.tell_after") as u32,
-        disable_after: settings.number("schedule.disable_after") as u32,
-        ..Driving::default()
-    }
-}
-
-/// What drives the schedules of a workshop; its model must have been found.
-pub(crate) fn driver(bench: &Arc<Bench>, notify: Arc<dyn Notify>) -> Result<Scheduler, Fault> {
-    driver_beside(bench, notify, None)
-}
-
-/// The same, where conversations are open in this process: what is for them is said there.
-pub(crate) fn driver_beside(
-    bench: &Arc<Bench>,
-    notify: Arc<dyn Notify>,
-    live: Option<Arc<dyn Deliver>>,
-) -> Result<Scheduler, Fault> {
-    let settings = bench.settings();
-    let mut fire = AgentFire::new(bench.clone());
-    fire.live = live;
-    fire.budget.turns = u32::try_from(settings.number("schedule.max_turns")).ok();
-    fire.budget.cost = settings.amount("schedule.max_cost");
-    let store = bench.store().clone();
-    Ok(Scheduler::new(store, Arc::new(WallClock), Arc::new(fire), driving(settings))?.telling(notify))
 }
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = Outcome>>>;
@@ -257,7 +211,7 @@ impl Drive {
         let bench = Bench::new(settings, &dialect, &runtime)?;
         runtime.block_on(async {
             let model = bench.find_model(None).await?;
-            let driver = driver(&bench, Arc::new(Told::new(bench.settings())))?.observed(Arc::new(log));
+            let driver = schedules::driver(&bench, Arc::new(Told::new(bench.settings())))?.observed(Arc::new(log));
             remark!("helve: runs what is due, with {model}. Stop it with Ctrl-C");
             let cancel = CancellationToken::new();
             let stop = async {
@@ -279,7 +233,7 @@ fn run_now(one: &One) -> Outcome {
     runtime.block_on(async {
         let schedule = find(&**bench.store(), &one.id).await?;
         bench.find_model(None).await?;
-        let driver = driver(&bench, Arc::new(Told::new(bench.settings())))?;
+        let driver = schedules::driver(&bench, Arc::new(Told::new(bench.settings())))?;
         let run = tokio::select! {
             run = driver.run_now(&schedule) => run?,
             () = setup::asked_to_stop() => {

@@ -15,7 +15,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["contract", "engine"]),
     ("script", &[]),
     ("agent", &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp"]),
-    ("cli", &["contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent"]),
+    ("config", &["contract", "web", "mcp", "plugins", "engine"]),
+    (
+        "runtime",
+        &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent", "config"],
+    ),
+    (
+        "cli",
+        &[
+            "contract", "macros", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent",
+            "config", "runtime",
+        ],
+    ),
     ("faults", &["script"]),
 ];
 

@@ -17,10 +17,10 @@ use tokio::{
 
 use super::{Chat, spin};
 use crate::{
-    commands::schedule,
     fault::Fault,
     notify::Told,
     print::harmless,
+    schedules,
     terminal::{Screen, short},
 };
 
@@ -130,7 +130,7 @@ impl Chat {
             return Ok(Driving { cancel, work: None });
         }
         let notify = Arc::new(Aloud { screen: self.screen.clone(), told: Told::new(settings) });
-        let driver = schedule::driver_beside(&self.bench, notify, Some(self.dues.door.clone()))?;
+        let driver = schedules::driver_beside(&self.bench, notify, Some(self.dues.door.clone()))?;
         let until = cancel.clone();
         Ok(Driving { cancel, work: Some(tokio::spawn(async move { driver.drive(until).await })) })
     }

@@ -37,7 +37,7 @@ use tokio::net::TcpListener;
 use super::{
     Choice,
     http::{self, House},
-    mcp, schedule,
+    mcp,
 };
 use crate::{
     fault::{Fault, Outcome},
@@ -169,8 +169,10 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
         () = closing.cancelled() => return,
     };
     let driver = match found {
-        Ok(model) => schedule::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
-            .map(|driver| (model, driver)),
+        Ok(model) => {
+            crate::schedules::driver_beside(bench, Arc::new(Told::new(bench.settings())), Some(site.talks.clone()))
+                .map(|driver| (model, driver))
+        }
         Err(error) => Err(Fault::failed(format!("no model: schedules and webhooks wait ({error})"))),
     };
     match driver {

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_token_that_others_could_read_is_not_used_again() {
-        let folder = state::tests::folder("pass");
+        let folder = tempfile::tempdir().unwrap().keep();
         let file = folder.join("serve.token");
         let first = Pass::open(&file, 1).unwrap().token;
         assert_eq!(Pass::open(&file, 2).unwrap().token, first);

@@ -92,7 +92,7 @@ impl Site {
         let changed = match action {
             Action::Pause => Schedule { status: ScheduleStatus::Paused, next: None, ..schedule.clone() },
             Action::Resume => {
-                let rules = schedule::rules(self.bench.settings(), None);
+                let rules = crate::schedules::rules(self.bench.settings(), None);
                 let next = cadence::first(&schedule.cadence, &rules, Timestamp::now());
                 let next = next.map_err(|error| No::conflict(error.to_string()))?;
                 Schedule { status: ScheduleStatus::Active, next: Some(next), failures: 0, ..schedule.clone() }

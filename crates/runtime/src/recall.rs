@@ -18,7 +18,7 @@ use helve_store::{
 use crate::{config::Settings, remark};
 
 /// How notes are found, by the settings. Nothing is read or asked before the first note.
-pub(crate) fn memory(settings: &Settings) -> Memory {
+pub fn memory(settings: &Settings) -> Memory {
     let usual = Memory::default();
     let weight = |key: &str, usual: f32| settings.amount(key).map_or(usual, |it| it as f32);
     let text = |key: &str| settings.text(key).map(str::to_owned);

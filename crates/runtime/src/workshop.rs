@@ -22,10 +22,9 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::{
-    commands::schedule,
     config::Settings,
     fault::Fault,
-    guard, outside,
+    guard, outside, schedules,
     setup::{self, Imports, Room, Wish},
     state,
     undo::{Memory, Remembering},
@@ -33,7 +32,7 @@ use crate::{
 };
 
 /// Everything that the conversations of one program share.
-pub(crate) struct Bench {
+pub struct Bench {
     settings: Settings,
     state: PathBuf,
     imports: Imports,
@@ -56,18 +55,18 @@ pub(crate) struct Bench {
 }
 
 /// Whom the conversations are with.
-pub(crate) struct Somebody {
+pub struct Somebody {
     /// Who answers questions.
-    pub(crate) user: Arc<dyn User>,
+    pub user: Arc<dyn User>,
     /// Who allows a call; `None`: what would be asked is denied.
-    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub approver: Option<Arc<dyn Approver>>,
     /// Which conversations reach him.
-    pub(crate) reach: Reach,
+    pub reach: Reach,
 }
 
 /// Which conversations reach somebody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub enum Reach {
     /// The one that he sits at: what works alone does so without him, and all that is open shares his mode.
     #[default]
     Seated,
@@ -76,7 +75,7 @@ pub(crate) enum Reach {
 }
 
 /// Hears of every call, and in which dialect it is.
-pub(crate) type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
+pub type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
 
 /// How many rooms stay as they were left.
 const ROOMS: usize = 64;
@@ -94,7 +93,7 @@ struct Made {
 
 impl Bench {
     /// A workshop by the settings. Plugins and MCP servers are started here, once.
-    pub(crate) fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
+    pub fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
         let state = setup::state_folder(&settings)?;
         let wish =
             Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
@@ -128,57 +127,57 @@ impl Bench {
     }
 
     /// The settings.
-    pub(crate) fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// The state folder.
-    pub(crate) fn state(&self) -> &Path {
+    pub fn state(&self) -> &Path {
         &self.state
     }
 
     /// What is kept.
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
     /// What is asked before a call.
-    pub(crate) fn mode(&self) -> &ModeSwitch {
+    pub fn mode(&self) -> &ModeSwitch {
         &self.mode
     }
 
     /// What the turns changed in files.
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
+    pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
     /// The MCP servers in use.
-    pub(crate) fn servers(&self) -> Option<&Servers> {
+    pub fn servers(&self) -> Option<&Servers> {
         self.imports.servers.as_ref()
     }
 
     /// Says whom the conversations are with; before that, nobody can be asked.
-    pub(crate) fn meet(&self, somebody: Somebody) {
+    pub fn meet(&self, somebody: Somebody) {
         _ = self.person.set(somebody);
     }
 
     /// Says who hears of the calls of conversations that are opened from now on.
-    pub(crate) fn listen(&self, ear: Ear) {
+    pub fn listen(&self, ear: Ear) {
         _ = self.ear.set(ear);
     }
 
     /// Says who hears what is said in every conversation, from now on.
-    pub(crate) fn overhear(&self, heard: Heard) {
+    pub fn overhear(&self, heard: Heard) {
         _ = self.overheard.set(heard);
     }
 
     /// Says who keeps the other agents of conversations from now on.
-    pub(crate) fn employ(&self, agents: Arc<dyn Agents>) {
+    pub fn employ(&self, agents: Arc<dyn Agents>) {
         *self.agents.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents);
     }
 
     /// What one turn may take, by the settings.
-    pub(crate) fn budget(&self) -> Budget {
+    pub fn budget(&self) -> Budget {
         let number = |key: &str| Some(self.settings.number(key)).filter(|it| *it > 0);
         Budget {
             turns: number("agent.max_turns").and_then(|it| u32::try_from(it).ok()),
@@ -189,7 +188,7 @@ impl Bench {
     }
 
     /// Finds out who answers: by the settings, by a well-known key, or by a server on this machine. In words, who.
-    pub(crate) async fn find_model(&self, name: Option<String>) -> Result<String, Fault> {
+    pub async fn find_model(&self, name: Option<String>) -> Result<String, Fault> {
         let text = |key: &str| self.settings.text(key).map(str::to_owned);
         let key = match text("model.key_env") {
             None => None,
@@ -225,7 +224,7 @@ impl Bench {
     }
 
     /// The endpoint that was found.
-    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+    pub fn endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.get()
     }
 
@@ -234,29 +233,29 @@ impl Bench {
     }
 
     /// Every session that is open, with the door to its tools.
-    pub(crate) fn open(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
+    pub fn open(&self) -> Vec<(Arc<Engine>, Arc<Session>)> {
         let mut made = self.made();
         made.retain(|_, it| it.session.strong_count() > 0);
         made.values().filter_map(|it| Some((it.engine.upgrade()?, it.session.upgrade()?))).collect()
     }
 
     /// The door to the tools of an open session.
-    pub(crate) fn engine(&self, session: &str) -> Option<Arc<Engine>> {
+    pub fn engine(&self, session: &str) -> Option<Arc<Engine>> {
         self.made().get(session)?.engine.upgrade()
     }
 
     /// Whether an open session works by itself: a schedule, a webhook, an agent in the background.
-    pub(crate) fn is_alone(&self, session: &str) -> bool {
+    pub fn is_alone(&self, session: &str) -> bool {
         self.made().get(session).is_some_and(|it| it.alone)
     }
 
     /// How long a person may think about an approval.
-    pub(crate) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         Duration::from_secs(self.settings.number("approval.patience_secs"))
     }
 
     /// Tools and a session of its own, with somebody else to ask.
-    pub(crate) fn equip_for(&self, need: &Need, somebody: &Somebody) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+    pub fn equip_for(&self, need: &Need, somebody: &Somebody) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
         self.top(need, Some(somebody))
     }
 
@@ -302,7 +301,7 @@ impl Bench {
         let mut session = Session::new(need.id.clone(), room.workspace.clone(), ports);
         session.role = role;
         session.tolerant = self.settings.flag("tools.tolerant_edit");
-        session.scheduling = schedule::rules(&self.settings, Some(dialect.name));
+        session.scheduling = schedules::rules(&self.settings, Some(dialect.name));
         session.errand.clone_from(&need.errand);
         session.draft = setup::draft(&self.settings, dialect.name, &session);
         guard::prepare(&self.settings, &mut session)?;
@@ -493,6 +492,6 @@ fn folder_name(id: &str) -> Result<&str, Fault> {
 }
 
 /// The mode in words.
-pub(crate) fn mode_named(name: &str) -> Result<Mode, Fault> {
+pub fn mode_named(name: &str) -> Result<Mode, Fault> {
     name.parse().map_err(Fault::usage)
 }

@@ -3,33 +3,33 @@
 use std::{fmt, io, process::ExitCode};
 
 /// What a command ends with.
-pub(crate) type Outcome = Result<ExitCode, Fault>;
+pub type Outcome = Result<ExitCode, Fault>;
 
 /// The exit code of a tool's error, or of anything else that went wrong.
-pub(crate) const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// The exit code of a command line that makes no sense.
-pub(crate) const USAGE: u8 = 2;
+pub const USAGE: u8 = 2;
 
 /// Why a command did not work, in words that say what to do next.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub struct Fault {
     text: String,
     code: u8,
 }
 
 impl Fault {
     /// The command line or a settings file makes no sense.
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    pub fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: USAGE }
     }
 
     /// The work failed.
-    pub(crate) fn failed(text: impl Into<String>) -> Self {
+    pub fn failed(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: FAILED }
     }
 
     /// The exit code.
-    pub(crate) fn code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 }

@@ -34,7 +34,7 @@ const FILES: usize = 2000;
 const LOOKED_AT: usize = 200;
 
 /// What the turns changed. Shared by the host that notices and the program that takes back.
-pub(crate) struct Memory {
+pub struct Memory {
     /// Where large files are kept.
     folder: PathBuf,
     inner: Mutex<Inner>,
@@ -79,27 +79,27 @@ impl Drop for Kept {
 
 /// One change, for people.
 #[derive(Clone, Debug)]
-pub(crate) struct Changed {
+pub struct Changed {
     /// The file, as the model knows it.
-    pub(crate) shown: String,
+    pub shown: String,
     /// What is different.
-    pub(crate) diff: Diff,
+    pub diff: Diff,
 }
 
 /// What an undo did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Undone {
+pub struct Undone {
     /// Files that are as before.
-    pub(crate) restored: Vec<String>,
+    pub restored: Vec<String>,
     /// Files that are not, and why.
-    pub(crate) skipped: Vec<String>,
+    pub skipped: Vec<String>,
     /// Files that changed meanwhile, though not through a file tool: commands may have.
-    pub(crate) others: Vec<String>,
+    pub others: Vec<String>,
 }
 
 impl Memory {
     /// Nothing remembered yet.
-    pub(crate) fn new(folder: PathBuf) -> Arc<Self> {
+    pub fn new(folder: PathBuf) -> Arc<Self> {
         Arc::new(Self { folder, inner: Mutex::default() })
     }
 
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     /// A turn begins.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         let mut inner = self.lock();
         if inner.turns.len() == TURNS {
             inner.turns.remove(0);
@@ -118,17 +118,17 @@ impl Memory {
     }
 
     /// Forgets all turns: another conversation begins.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         *self.lock() = Inner::default();
     }
 
     /// The changes since this was last asked.
-    pub(crate) fn fresh(&self) -> Vec<Changed> {
+    pub fn fresh(&self) -> Vec<Changed> {
         std::mem::take(&mut self.lock().fresh)
     }
 
     /// Takes the last turn's changes of files back, where nothing else has changed the file since. `None`: no turn.
-    pub(crate) async fn undo(&self, host: &dyn Host, workspace: &Workspace) -> Option<Undone> {
+    pub async fn undo(&self, host: &dyn Host, workspace: &Workspace) -> Option<Undone> {
         let turn = self.lock().turns.pop()?;
         let mut undone = Undone { skipped: turn.lost.clone(), ..Undone::default() };
         for file in turn.files.iter().rev() {
@@ -248,14 +248,14 @@ async fn changed_since(host: &dyn Host, workspace: &Workspace, turn: &Turn) -> V
 }
 
 /// A host that remembers what its files were.
-pub(crate) struct Remembering {
+pub struct Remembering {
     inner: Arc<dyn Host>,
     memory: Arc<Memory>,
 }
 
 impl Remembering {
     /// The same host, with a memory.
-    pub(crate) fn new(inner: Arc<dyn Host>, memory: Arc<Memory>) -> Self {
+    pub fn new(inner: Arc<dyn Host>, memory: Arc<Memory>) -> Self {
         Self { inner, memory }
     }
 
@@ -371,7 +371,7 @@ mod tests {
 
     impl Desk {
         fn new() -> Self {
-            let top = state::tests::folder("undo").canonicalize().unwrap();
+            let top = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
             let work = top.join("work");
             fs::create_dir(&work).unwrap();
             let workspace = Workspace::new([Root::writable(&work)], PathRules::default(), Reading::Relative);

@@ -21,7 +21,7 @@ use crate::{config::Settings, print, remark, state};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which servers a session needs.
-pub(crate) enum Wanted<'a> {
+pub enum Wanted<'a> {
     /// All that are configured. One that is late is left out.
     All,
     /// All that are configured, for a session that follows them: one that is late joins it.
@@ -31,7 +31,7 @@ pub(crate) enum Wanted<'a> {
 }
 
 /// Starts the servers that are wanted, and waits a little for their tools. None are configured or wanted: nothing.
-pub(crate) fn start(
+pub fn start(
     settings: &Settings,
     dialect: &Dialect,
     wanted: &Wanted<'_>,
@@ -100,7 +100,7 @@ fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
 
 /// Keeps an engine's tools from outside in step with the servers: they may come late, and change what they offer. A
 /// server that is away for a moment keeps its tools; a tool that changed stays out until it is approved.
-pub(crate) fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, servers: Servers, runtime: &Handle) {
+pub fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, servers: Servers, runtime: &Handle) {
     let engine = Arc::downgrade(engine);
     let mut news = servers.news();
     let mut told: HashSet<String> = servers.left_out().into_iter().map(|it| it.why).collect();
@@ -124,7 +124,7 @@ pub(crate) fn follow(engine: &Arc<Engine>, dialect: Dialect, fixed: Vec<Entry>, 
 }
 
 /// The tools that servers and plugins bring, without those whose name is taken.
-pub(crate) fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+pub fn free(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
     let (free, taken) = apart(dialect, entries);
     for name in taken {
         remark!("helve: the tool {name} from outside is left out: there is one of that name");

@@ -25,20 +25,20 @@ use helve_web::{
 use crate::{config::Settings, fault::Fault, remark, state};
 
 /// Folders of a session that commands use.
-pub(crate) struct Folders<'a> {
+pub struct Folders<'a> {
     /// Their `/tmp`, where it lasts from one to the next.
-    pub(crate) scratch: Option<PathBuf>,
+    pub scratch: Option<PathBuf>,
     /// Where their raw output goes.
-    pub(crate) output: &'a Path,
+    pub output: &'a Path,
     /// Places beneath the roots that are not theirs, such as the state folder.
-    pub(crate) protected: Vec<String>,
+    pub protected: Vec<String>,
 }
 
 /// Where programs run, and the keeper of those that do.
-pub(crate) type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
+pub type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
-pub(crate) fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
+pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
     if !settings.flag("tools.shell.enabled") {
         return Ok((Arc::new(noted(settings, Local::new())), Arc::new(NoTasks)));
     }
@@ -52,11 +52,7 @@ pub(crate) fn open(settings: &Settings, folders: Folders<'_>, workspace: &Worksp
 }
 
 /// This machine's files, and its programs behind the walls that the settings want.
-pub(crate) fn host(
-    settings: &Settings,
-    scratch: Option<PathBuf>,
-    protected: Vec<String>,
-) -> Result<Arc<dyn Host>, Fault> {
+pub fn host(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<Arc<dyn Host>, Fault> {
     if !settings.flag("tools.shell.enabled") {
         return Ok(Arc::new(noted(settings, Local::new())));
     }
@@ -176,7 +172,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// The programs that commands may name, where the settings say anything about it.
-pub(crate) fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
+pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
     let (allow, deny) = (settings.list("tools.shell.allow"), settings.list("tools.shell.deny"));
     let (replace, operators) =
         (settings.flag("tools.shell.replace_defaults"), settings.flag("tools.shell.allow_operators"));
@@ -192,7 +188,7 @@ pub(crate) fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
 
 /// The command tool of 003 with another clock, where the settings change it. The model cannot: the tool has no
 /// parameter for it.
-pub(crate) fn timed(settings: &Settings, dialect: &Dialect) -> Option<Entry> {
+pub fn timed(settings: &Settings, dialect: &Dialect) -> Option<Entry> {
     if dialect.name != "oxydra" || !settings.is_set("tools.shell.command_timeout_secs") {
         return None;
     }
@@ -208,7 +204,7 @@ pub(crate) fn timed(settings: &Settings, dialect: &Dialect) -> Option<Entry> {
 }
 
 /// Something that was found out about the walls.
-pub(crate) enum Found {
+pub enum Found {
     /// It works.
     Good(&'static str, String),
     /// It does not, and what to do.
@@ -216,7 +212,7 @@ pub(crate) enum Found {
 }
 
 /// Tries the walls, every level of them, by running a program behind each.
-pub(crate) fn examine(settings: &Settings) -> Vec<Found> {
+pub fn examine(settings: &Settings) -> Vec<Found> {
     if !settings.flag("tools.shell.enabled") {
         return vec![Found::Good("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
     }

@@ -3,22 +3,22 @@
 use serde_json::{Value, json};
 
 /// One setting.
-pub(crate) struct Key {
+pub struct Key {
     /// Its name, with dots: `tools.shell.deny`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it holds.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// What holds when nobody says otherwise, as JSON.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// What a trusted project file may do to it.
-    pub(crate) project: Project,
+    pub project: Project,
     /// What it does, for people.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
 }
 
 /// What a setting holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Words, or nothing.
     Text,
     /// Yes or no.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 
 /// What a trusted project file may do to a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Project {
+pub enum Project {
     /// Set it.
     May,
     /// Set it, as long as the user's own file does not.
@@ -64,7 +64,7 @@ pub(crate) enum Project {
 
 impl Project {
     /// For the table of settings.
-    pub(crate) const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::May => "yes",
             Self::IfUnset => "unless the user file does",
@@ -89,7 +89,7 @@ use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
 
 /// Every setting, in the order in which it is shown.
 #[rustfmt::skip]
-pub(crate) const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &[
     key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer."),
     key("role", Text, "null", IfUnset, "The role or preset of the dialect that decides which of its tools there are."),
     key("workspace", Kind::Path, "\".\"", Inside, "The folder that tools work in. `tools.work_dir` is the same setting."),
@@ -197,18 +197,18 @@ pub(crate) const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
 
 impl Key {
     /// The key of this name, if there is one.
-    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+    pub fn named(name: &str) -> Option<&'static Self> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
         KEYS.iter().find(|key| key.name == name)
     }
 
     /// The variable of the environment that sets it.
-    pub(crate) fn variable(&self) -> String {
+    pub fn variable(&self) -> String {
         variable(self.name)
     }
 
     /// Its default.
-    pub(crate) fn default(&self) -> Value {
+    pub fn default(&self) -> Value {
         serde_json::from_str(self.default).unwrap_or(Value::Null)
     }
 }
@@ -232,7 +232,7 @@ fn as_in_variable(letter: char) -> char {
 
 impl Kind {
     /// What is wanted, for people.
-    pub(crate) fn words(self) -> String {
+    pub fn words(self) -> String {
         match self {
             Self::Text => "text".into(),
             Self::Flag => "`true` or `false`".into(),
@@ -250,7 +250,7 @@ impl Kind {
     }
 
     /// A value from a file, checked.
-    pub(crate) fn check(self, value: Value) -> Result<Value, String> {
+    pub fn check(self, value: Value) -> Result<Value, String> {
         let fits = match (&value, self) {
             (Value::String(_), Self::Text | Self::Path) => true,
             (Value::Bool(_), Self::Flag) => true,
@@ -280,7 +280,7 @@ impl Kind {
     }
 
     /// A value from the environment or from a flag, read and checked. A list is separated by commas, or is JSON.
-    pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
+    pub fn parse(self, text: &str) -> Result<Value, String> {
         let value = match self {
             Self::Flag => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" | "on" | "yes" => json!(true),
@@ -353,7 +353,7 @@ fn is_pairs(value: &Value) -> bool {
 }
 
 /// A value fit to be shown: what is in `env` and `headers` may be a secret.
-pub(crate) fn shown(value: &Value) -> Value {
+pub fn shown(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
             .iter()

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Starts the plugins that the settings name, and returns their tools. One that does not start is told and left out.
-pub(crate) fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
+pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
     let mut tools = Vec::new();
     for program in settings.plugins() {
         let shown = program.argv.join(" ");

@@ -25,19 +25,19 @@ pub(crate) fn home() -> Option<PathBuf> {
 }
 
 /// A folder that the XDG rules name; relative values count as unset, as the rules say.
-pub(crate) fn xdg(variable: &str, beneath_home: &str) -> Option<PathBuf> {
+pub fn xdg(variable: &str, beneath_home: &str) -> Option<PathBuf> {
     let set = env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
     set.or_else(|| Some(home()?.join(beneath_home)))
 }
 
 /// The user's own settings file: the one that exists, or where it would be.
-pub(crate) fn user_file() -> Option<PathBuf> {
+pub fn user_file() -> Option<PathBuf> {
     let folder = xdg("XDG_CONFIG_HOME", ".config")?.join("helve");
     Some(existing(&folder).unwrap_or_else(|| folder.join(NAMES[0])))
 }
 
 /// The settings file of a project, if it has one: in the workspace itself, never above it.
-pub(crate) fn project_file(workspace: &Path) -> Option<PathBuf> {
+pub fn project_file(workspace: &Path) -> Option<PathBuf> {
     existing(workspace)
 }
 
@@ -47,7 +47,7 @@ fn existing(folder: &Path) -> Option<PathBuf> {
 }
 
 /// The bytes of a small regular file. A pipe or device in its place is refused without waiting for it.
-pub(crate) fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {

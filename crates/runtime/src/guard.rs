@@ -10,7 +10,7 @@ use crate::{config::Settings, fault::Fault, state};
 const KEYS: [&str; 3] = ["model.key_env", "memory.embeddings_key_env", "search.key_env"];
 
 /// The same engine in the making, with everything that is against secrets and strangers.
-pub(crate) fn guarded(settings: &Settings, builder: Builder) -> Builder {
+pub fn guarded(settings: &Settings, builder: Builder) -> Builder {
     builder
         .scrub(scrub(settings))
         .trusting(settings.list("policy.trusted"))
@@ -19,12 +19,12 @@ pub(crate) fn guarded(settings: &Settings, builder: Builder) -> Builder {
 }
 
 /// The same gate, as careful after a stranger's words as the settings want.
-pub(crate) fn careful(settings: &Settings, gate: Gate) -> Gate {
+pub fn careful(settings: &Settings, gate: Gate) -> Gate {
     gate.caution(caution(settings))
 }
 
 /// What a session of its own needs: a memory of strangers, and letters that nobody else knows.
-pub(crate) fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> {
+pub fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> {
     session.taint = match (caution(settings), settings.text("policy.taint_until")) {
         (Caution::Off, _) => Taint::off(),
         (_, Some("message")) => Taint::until_the_user_speaks(),

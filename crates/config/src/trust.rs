@@ -13,23 +13,23 @@ use sha2::{Digest, Sha256};
 use super::source::read_limited;
 
 /// The list of trusted files, in the state folder, readable by its owner alone.
-pub(crate) struct Trust {
+pub struct Trust {
     file: PathBuf,
 }
 
 impl Trust {
     /// The list in this state folder.
-    pub(crate) fn new(state: &Path) -> Self {
+    pub fn new(state: &Path) -> Self {
         Self { file: state.join("trust.json") }
     }
 
     /// Whether this file with this content was accepted.
-    pub(crate) fn holds(&self, path: &Path, content: &[u8]) -> bool {
+    pub fn holds(&self, path: &Path, content: &[u8]) -> bool {
         path.to_str().and_then(|path| self.list().remove(path)).is_some_and(|hash| hash == digest(content))
     }
 
     /// Accepts a file with this content.
-    pub(crate) fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub fn add(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let _alone = self.lock()?;
         let mut list = self.whole()?;
         list.insert(text(path)?.to_owned(), digest(content));
@@ -37,7 +37,7 @@ impl Trust {
     }
 
     /// Forgets a file. Says whether it was there.
-    pub(crate) fn remove(&self, path: &Path) -> io::Result<bool> {
+    pub fn remove(&self, path: &Path) -> io::Result<bool> {
         let _alone = self.lock()?;
         let mut list = self.whole()?;
         let known = list.remove(text(path)?).is_some();

@@ -30,7 +30,7 @@ impl Workshop for Door {
 }
 
 /// A supervisor for conversations in this dialect.
-pub(crate) fn hire(bench: &Arc<Bench>, dialect: &str) -> Arc<Supervisor> {
+pub fn hire(bench: &Arc<Bench>, dialect: &str) -> Arc<Supervisor> {
     let settings = bench.settings();
     let mut kinds = Kinds::of_dialect(dialect);
     let mut remarks = Vec::new();

@@ -11,11 +11,11 @@ use crate::{config::Settings, remark};
 
 /// Where the calls of modules are recorded: the log of an engine that is built after them.
 #[derive(Clone, Default)]
-pub(crate) struct Record(Arc<OnceLock<Weak<Engine>>>);
+pub struct Record(Arc<OnceLock<Weak<Engine>>>);
 
 impl Record {
     /// From now on calls are recorded here.
-    pub(crate) fn goes_to(&self, engine: &Arc<Engine>) {
+    pub fn goes_to(&self, engine: &Arc<Engine>) {
         _ = self.0.set(Arc::downgrade(engine));
     }
 
@@ -31,7 +31,7 @@ impl Record {
 }
 
 /// Loads the modules that the settings name. One that cannot be loaded is told and left out.
-pub(crate) fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
+pub fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
     let mut tools = Vec::new();
     for module in settings.modules() {
         match read(module).and_then(|it| wasm::load(it, record.audit())) {

@@ -22,12 +22,11 @@ use tokio::{
 
 use crate::{
     channels,
-    commands::schedule,
     config::{Origin, Settings},
     fault::Fault,
     guard, modules,
     outside::{self, Wanted},
-    plugins, recall, remark,
+    plugins, recall, remark, schedules,
     shell::{self, Folders},
     state,
 };
@@ -41,7 +40,7 @@ const LARGEST_RECORD: u64 = 64 << 20;
 
 /// Whose consent the calls have.
 #[derive(Clone)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The user's, who made the call: of this tool, or of any.
     Call(Option<String>),
     /// Nobody's: a model makes the calls, and this one asks whom it concerns.
@@ -49,13 +48,13 @@ pub(crate) enum Purpose {
 }
 
 /// Everything that a call needs.
-pub(crate) struct Place {
+pub struct Place {
     /// The door.
-    pub(crate) engine: Arc<Engine>,
+    pub engine: Arc<Engine>,
     /// Who calls.
-    pub(crate) session: Arc<Session>,
+    pub session: Arc<Session>,
     /// The MCP servers that it uses.
-    pub(crate) servers: Option<Servers>,
+    pub servers: Option<Servers>,
     /// Folders that go with the session.
     _leftovers: Leftovers,
 }
@@ -105,7 +104,7 @@ fn is_older(path: &Path, age: Duration) -> bool {
 }
 
 /// What this program is when another part of it started it: a stage of the sandbox, or a parser.
-pub(crate) fn stages() {
+pub fn stages() {
     helve_hosts::inner_stage();
     helve_web::child_stage();
     // What this fails to close was open before; `doctor` and the walls do not depend on it.
@@ -113,12 +112,12 @@ pub(crate) fn stages() {
 }
 
 /// A runtime on this thread. Most commands need none.
-pub(crate) fn runtime() -> io::Result<Runtime> {
+pub fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Does the work until it is done; the first interrupt cancels it, the second one ends the program.
-pub(crate) async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
+pub async fn until_interrupted(cancel: CancellationToken, work: impl Future<Output = Reply>) -> Reply {
     tokio::pin!(work);
     tokio::select! {
         reply = &mut work => return reply,
@@ -131,7 +130,7 @@ pub(crate) async fn until_interrupted(cancel: CancellationToken, work: impl Futu
 }
 
 /// Waits until somebody wants this program to end.
-pub(crate) async fn asked_to_stop() {
+pub async fn asked_to_stop() {
     let heard = |kind| async move {
         match signal(kind) {
             Ok(mut signals) => _ = signals.recv().await,
@@ -146,14 +145,14 @@ pub(crate) async fn asked_to_stop() {
 }
 
 /// Ends the MCP servers of a session in good order.
-pub(crate) async fn end_servers(servers: Option<&Servers>) {
+pub async fn end_servers(servers: Option<&Servers>) {
     if let Some(servers) = servers {
         servers.stop().await;
     }
 }
 
 /// Ends what the session still runs, and waits until nothing of it is left: no process, and no stand-in of the sandbox.
-pub(crate) async fn end_tasks(session: Arc<Session>) {
+pub async fn end_tasks(session: Arc<Session>) {
     let call = Call::new("end", session);
     let ending = async {
         for task in call.tasks().list(&call).await {
@@ -166,17 +165,12 @@ pub(crate) async fn end_tasks(session: Arc<Session>) {
 }
 
 /// An engine that only lists its tools.
-pub(crate) fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
+pub fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
     finish(chosen(settings, dialect))
 }
 
 /// An engine and a session by the settings.
-pub(crate) fn open(
-    settings: &Settings,
-    mut dialect: Dialect,
-    purpose: Purpose,
-    runtime: &Runtime,
-) -> Result<Place, Fault> {
+pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose, runtime: &Runtime) -> Result<Place, Fault> {
     let state = state_folder(settings)?;
     let run = match &purpose {
         // Whoever calls by hand may call every tool, unless a role was asked for.
@@ -202,7 +196,7 @@ pub(crate) fn open(
     let mut session = Session::new(run.clone(), room.workspace.clone(), ports);
     session.role = settings.role(dialect.name).map(str::to_owned);
     session.tolerant = settings.flag("tools.tolerant_edit");
-    session.scheduling = schedule::rules(settings, Some(dialect.name));
+    session.scheduling = schedules::rules(settings, Some(dialect.name));
     session.draft = draft(settings, dialect.name, &session);
     guard::prepare(settings, &mut session)?;
 
@@ -226,7 +220,7 @@ pub(crate) fn open(
 }
 
 /// The state folder, which no workspace may be in.
-pub(crate) fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
+pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     let (state, note) = state::open(settings)?;
     if let Some(note) = note {
         remark!("helve: {note}");
@@ -241,39 +235,39 @@ pub(crate) fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
 }
 
 /// How long the whole text of a shortened reply is kept.
-pub(crate) fn keep(settings: &Settings) -> Duration {
+pub fn keep(settings: &Settings) -> Duration {
     Duration::from_secs(settings.number("spill.keep_hours") * 3600)
 }
 
 /// Where a session works: its folders, its files and its walls.
-pub(crate) struct Room {
+pub struct Room {
     /// Where shortened replies are kept in full.
-    pub(crate) spill: PathBuf,
+    pub spill: PathBuf,
     /// Where it may go.
-    pub(crate) workspace: Workspace,
+    pub workspace: Workspace,
     /// Its files, and where programs run.
-    pub(crate) host: Arc<dyn Host>,
+    pub host: Arc<dyn Host>,
     /// Its commands.
-    pub(crate) tasks: Arc<dyn Tasks>,
+    pub tasks: Arc<dyn Tasks>,
     leftovers: Leftovers,
 }
 
 /// Which room is wanted.
-pub(crate) struct Wish {
+pub struct Wish {
     /// The session's id.
-    pub(crate) run: String,
+    pub run: String,
     /// The folder it works in, where it is not the configured one.
-    pub(crate) top: Option<PathBuf>,
+    pub top: Option<PathBuf>,
     /// How its model writes paths.
-    pub(crate) reading: Reading,
+    pub reading: Reading,
     /// Whether `/tmp` lasts from one command to the next.
-    pub(crate) lasting: bool,
+    pub lasting: bool,
     /// Further folders that it may read.
-    pub(crate) reads: Vec<PathBuf>,
+    pub reads: Vec<PathBuf>,
 }
 
 /// Makes a room by the settings.
-pub(crate) fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
+pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
     let Wish { run, top, reading, lasting, reads } = wish;
     let spill = state.join("spill").join(&run);
     state::private(&spill)?;
@@ -300,17 +294,17 @@ pub(crate) fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room
 }
 
 /// Tools from outside: plugins, modules and MCP servers.
-pub(crate) struct Imports {
+pub struct Imports {
     tools: Vec<Entry>,
     /// The MCP servers that are used.
-    pub(crate) servers: Option<Servers>,
+    pub servers: Option<Servers>,
     /// Where the calls of modules are recorded.
-    pub(crate) record: modules::Record,
+    pub record: modules::Record,
 }
 
 impl Imports {
     /// The tools, for this dialect.
-    pub(crate) fn entries(&self, dialect: &Dialect) -> Vec<Entry> {
+    pub fn entries(&self, dialect: &Dialect) -> Vec<Entry> {
         let mut tools = self.tools.clone();
         if let Some(servers) = &self.servers {
             tools.extend(servers.entries());
@@ -322,7 +316,7 @@ impl Imports {
     }
 
     /// Keeps the tools of an engine in step with the servers they come from.
-    pub(crate) fn follow(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
+    pub fn follow(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
         let Some(servers) = self.servers.clone() else { return };
         let mut fixed = self.tools.clone();
         if dialect.name == "claude" {
@@ -333,7 +327,7 @@ impl Imports {
 }
 
 /// Starts what brings tools from outside.
-pub(crate) fn imports(
+pub fn imports(
     settings: &Settings,
     dialect: &Dialect,
     wanted: &Wanted<'_>,
@@ -348,7 +342,7 @@ pub(crate) fn imports(
 }
 
 /// What every session can reach, by the settings. Nothing is opened before it is used.
-pub(crate) fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Ports {
+pub fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Ports {
     let reader = Arc::new(helve_web::Reader::new());
     Ports {
         tasks,
@@ -361,12 +355,12 @@ pub(crate) fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, task
 }
 
 /// Where plans are drafted: files and a shell in memory, for the dialect that plans.
-pub(crate) fn draft(settings: &Settings, dialect: &str, session: &Session) -> Option<Arc<Session>> {
+pub fn draft(settings: &Settings, dialect: &str, session: &Session) -> Option<Arc<Session>> {
     (dialect == "forge").then(|| Arc::new(drafting(settings, session).session(&session.id)))
 }
 
 /// Files in memory, over those of the session's workspace where the settings say so.
-pub(crate) fn drafting(settings: &Settings, session: &Session) -> helve_hosts::memory::Memory {
+pub fn drafting(settings: &Settings, session: &Session) -> helve_hosts::memory::Memory {
     if settings.flag("tools.plan.workspace") {
         helve_hosts::memory::Memory::over(session.ports.host.clone(), session.workspace.clone())
     } else {
@@ -375,17 +369,18 @@ pub(crate) fn drafting(settings: &Settings, session: &Session) -> helve_hosts::m
 }
 
 /// Where conversations, notes and schedules are kept.
-pub(crate) fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
+pub fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
     Arc::new(sqlite(settings, state))
 }
 
 /// The same, for those who want more of it than a store.
-pub(crate) fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
+pub fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
     let file = settings.text("store.file").map_or_else(|| state.join("helve.db"), PathBuf::from);
     Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings))
 }
 
-pub(crate) fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
+/// An engine in the making with the tools that the settings leave.
+pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     let role = settings.role(dialect.name).map(str::to_owned);
     let mut without = settings.list("tools.disable");
     if !settings.flag("tools.shell.enabled") {
@@ -404,7 +399,8 @@ pub(crate) fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     if only.is_empty() { builder } else { builder.only(only) }
 }
 
-pub(crate) fn finish(builder: Builder) -> Result<Engine, Fault> {
+/// Builds the engine; what cannot be built is an error of the settings.
+pub fn finish(builder: Builder) -> Result<Engine, Fault> {
     builder.build().map_err(|error| Fault::usage(error.to_string()))
 }
 
@@ -495,7 +491,7 @@ fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
 }
 
 /// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
-pub(crate) fn mode_by_hand(settings: &Settings) -> Mode {
+pub fn mode_by_hand(settings: &Settings) -> Mode {
     let by_flag = settings
         .all()
         .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
@@ -503,7 +499,7 @@ pub(crate) fn mode_by_hand(settings: &Settings) -> Mode {
 }
 
 /// A gate with the rules of the settings.
-pub(crate) fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
+pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
     if let Some(names) = shell::names(settings)? {
         gate = gate.commands(names);
     }
@@ -521,12 +517,12 @@ pub(crate) fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> 
 }
 
 /// The mode that the settings name, if they do.
-pub(crate) fn mode(settings: &Settings) -> Option<Mode> {
+pub fn mode(settings: &Settings) -> Option<Mode> {
     settings.text("approval.mode")?.parse().ok()
 }
 
 /// Where calls are recorded.
-pub(crate) fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<Events, Fault> {
+pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<Events, Fault> {
     match settings.text("events") {
         Some("off") => Ok(Events::none()),
         Some("stdout") if serves => {
@@ -546,7 +542,7 @@ pub(crate) fn events(settings: &Settings, state: &Path, run: &str, serves: bool)
 }
 
 /// A call that can reach nothing: for trying out what needs no workspace.
-pub(crate) fn nowhere() -> Call {
+pub fn nowhere() -> Call {
     let ports = Ports::new(Arc::new(helve_hosts::Local::new()));
     let workspace = Workspace::new([], PathRules::default(), Reading::Relative);
     Call::new("doctor", Arc::new(Session::new("doctor", workspace, ports)))

@@ -20,14 +20,14 @@ macro_rules! remark {
 }
 
 /// Writes a line to standard output.
-pub(crate) fn line(text: fmt::Arguments<'_>) {
+pub fn line(text: fmt::Arguments<'_>) {
     let mut whole = text.to_string();
     whole.push('\n');
     bytes(whole.as_bytes());
 }
 
 /// Writes bytes to standard output, and sends them off.
-pub(crate) fn bytes(bytes: &[u8]) {
+pub fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
         match error.kind() {
@@ -41,21 +41,21 @@ pub(crate) fn bytes(bytes: &[u8]) {
 }
 
 /// Writes a line to standard error.
-pub(crate) fn aside(text: fmt::Arguments<'_>) {
+pub fn aside(text: fmt::Arguments<'_>) {
     let mut whole = harmless(&text.to_string()).into_owned();
     whole.push('\n');
     _ = io::stderr().lock().write_all(whole.as_bytes());
 }
 
 /// Lines on standard error whose text is harmless already, and whose escape sequences are ours. Nothing: no line.
-pub(crate) fn aside_inked(text: &str) {
+pub fn aside_inked(text: &str) {
     if !text.is_empty() {
         _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
 }
 
 /// Text from a tool: as it is into a pipe or file, made harmless on a terminal. Ends with a line's end.
-pub(crate) fn from_tool(text: &str) {
+pub fn from_tool(text: &str) {
     let shown = if io::stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
     bytes(shown.as_bytes());
     if !shown.is_empty() && !shown.ends_with('\n') {
@@ -65,7 +65,7 @@ pub(crate) fn from_tool(text: &str) {
 
 /// The text with everything made visible that a terminal would obey and a reader would not see: escape sequences,
 /// control characters, changes of direction, invisible tags.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+pub fn harmless(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_sneaky) {
         return Cow::Borrowed(text);
     }
@@ -95,7 +95,7 @@ fn is_sneaky(it: char) -> bool {
 
 /// How a word stands out, where standing out is possible.
 #[derive(Clone, Copy)]
-pub(crate) enum Ink {
+pub enum Ink {
     /// A heading.
     Bold,
     /// Of less weight.
@@ -109,7 +109,7 @@ pub(crate) enum Ink {
 }
 
 /// The text in an ink, on a terminal that wants colours.
-pub(crate) fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
+pub fn ink(ink: Ink, text: &str) -> Cow<'_, str> {
     if !wants_colour() {
         return Cow::Borrowed(text);
     }
@@ -129,7 +129,7 @@ fn wants_colour() -> bool {
 }
 
 /// The first sentence of a text, on one line.
-pub(crate) fn first_sentence(text: &str) -> String {
+pub fn first_sentence(text: &str) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match flat.find(". ") {
         Some(end) => flat.split_at(end + 1).0.to_owned(),

@@ -11,13 +11,13 @@ use helve_contract::{
 use crate::{channels, config::Settings, print::harmless, remark, say};
 
 /// Notices by the settings.
-pub(crate) struct Told {
+pub struct Told {
     channels: Arc<dyn Channels>,
 }
 
 impl Told {
     /// Notices over the configured channels.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings) -> Self {
         Self { channels: channels::open(settings) }
     }
 }

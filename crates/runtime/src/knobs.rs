@@ -25,29 +25,29 @@ const HIDDEN: [&str; 8] = [
 ];
 
 /// The settings of a conversation.
-pub(crate) struct Knobs {
+pub struct Knobs {
     values: Mutex<BTreeMap<&'static str, Value>>,
 }
 
 impl Knobs {
     /// As the settings say.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings) -> Self {
         let shown = settings.all().filter(|(key, _)| !HIDDEN.contains(&key.name));
         Self { values: Mutex::new(shown.map(|(key, setting)| (key.name, setting.value.clone())).collect()) }
     }
 
     /// A setting, if there is one of this name that may be seen.
-    pub(crate) fn get(&self, name: &str) -> Option<Value> {
+    pub fn get(&self, name: &str) -> Option<Value> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// A setting that is text.
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
+    pub fn text(&self, name: &str) -> Option<String> {
         self.get(name)?.as_str().map(str::to_owned)
     }
 
     /// Changes a setting that may be changed; the value before and the one now.
-    pub(crate) fn set(&self, name: &str, value: Value) -> Result<(Value, Value)> {
+    pub fn set(&self, name: &str, value: Value) -> Result<(Value, Value)> {
         let Some(key) = KEYS.iter().find(|key| key.name == name && CHANGEABLE.contains(&key.name)) else {
             let near = nearest(name, CHANGEABLE).first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
             return Err(Error::failed(format!(

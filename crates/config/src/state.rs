@@ -7,20 +7,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config::{Settings, xdg};
+use crate::{Settings, xdg};
 
 /// Where the state folder is when nothing else is configured.
-pub(crate) fn usual() -> Option<PathBuf> {
+pub fn usual() -> Option<PathBuf> {
     Some(xdg("XDG_STATE_HOME", ".local/state")?.join("helve"))
 }
 
 /// Where the state folder is, by the settings.
-pub(crate) fn place(settings: &Settings) -> Option<PathBuf> {
+pub fn place(settings: &Settings) -> Option<PathBuf> {
     settings.text("state_dir").map(PathBuf::from).or_else(usual)
 }
 
 /// Makes the state folder. Where that is impossible, a private one for the time being, and a line that says so.
-pub(crate) fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
+pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
     let why = match place(settings) {
         Some(folder) => match private(&folder) {
             Ok(()) => return Ok((folder.canonicalize()?, None)),
@@ -42,7 +42,7 @@ pub(crate) fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)>
 }
 
 /// Makes a folder, with all above it, that only its owner can enter; refuses one that is somebody else's.
-pub(crate) fn private(folder: &Path) -> io::Result<()> {
+pub fn private(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_err() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -60,14 +60,14 @@ pub(crate) fn private(folder: &Path) -> io::Result<()> {
 }
 
 /// Some letters and digits that nobody can guess.
-pub(crate) fn random_id() -> io::Result<String> {
+pub fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(hex(&bytes))
 }
 
 /// Bytes in two digits each.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|it| char::from_digit(it.into(), 16)).collect()
 }
 
@@ -76,7 +76,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A fresh private folder for a test.
-    pub(crate) fn folder(name: &str) -> PathBuf {
+    pub fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("helve-test-{name}-{}", random_id().unwrap()));
         private(&path).unwrap();
         path

@@ -14,7 +14,7 @@ use helve_web::channels::{Outlets, Settings as Channel, Stdout};
 use crate::{config::Settings, remark};
 
 /// The channels of a session. What cannot be opened is said, and leaves the session without any.
-pub(crate) fn open(settings: &Settings) -> Arc<dyn Channels> {
+pub fn open(settings: &Settings) -> Arc<dyn Channels> {
     match outlets(settings) {
         Ok(Some(outlets)) => Arc::new(outlets),
         Ok(None) => Arc::new(NoChannels),

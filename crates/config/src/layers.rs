@@ -21,18 +21,18 @@ use super::{
 use crate::state;
 
 /// A setting given on the command line.
-pub(crate) struct Flag {
+pub struct Flag {
     /// Which setting.
-    pub(crate) key: String,
+    pub key: String,
     /// Its value as it was written.
-    pub(crate) text: String,
+    pub text: String,
     /// The flag as the user knows it.
-    pub(crate) shown: &'static str,
+    pub shown: &'static str,
 }
 
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Nobody said anything.
     Default,
     /// The user's own file.
@@ -58,7 +58,7 @@ impl fmt::Display for Origin {
 
 /// How the project's own file stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// There is none.
     Absent,
     /// It counts.
@@ -71,41 +71,41 @@ pub(crate) enum Standing {
 
 /// A setting in force.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// Its value.
-    pub(crate) value: Value,
+    pub value: Value,
     /// Where it came from; several places where lists added up.
-    pub(crate) from: Vec<Origin>,
+    pub from: Vec<Origin>,
 }
 
 /// A program to be started.
-pub(crate) struct Program {
+pub struct Program {
     /// Its path and its arguments.
-    pub(crate) argv: Vec<String>,
+    pub argv: Vec<String>,
     /// What is in its environment beside the usual.
-    pub(crate) env: Vec<(String, String)>,
+    pub env: Vec<(String, String)>,
 }
 
 /// All settings in force.
-pub(crate) struct Settings {
+pub struct Settings {
     values: BTreeMap<&'static str, Setting>,
     /// The folder that tools work in, without symbolic links.
-    pub(crate) workspace: PathBuf,
+    pub workspace: PathBuf,
     /// The same as the user wrote it, absolute.
-    pub(crate) workspace_as_given: PathBuf,
+    pub workspace_as_given: PathBuf,
     /// The user's file, and whether it is there.
-    pub(crate) user_file: Option<(PathBuf, bool)>,
+    pub user_file: Option<(PathBuf, bool)>,
     /// How the project's file stands.
-    pub(crate) project: Standing,
+    pub project: Standing,
     /// What the user should know, a line each.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 type Layer = Vec<(&'static Key, Value, Origin)>;
 
 impl Settings {
     /// Reads all places. Nothing in the project is run, and nothing of it but its settings file is read.
-    pub(crate) fn load(flags: Vec<Flag>) -> Result<Self, String> {
+    pub fn load(flags: Vec<Flag>) -> Result<Self, String> {
         let here = env::current_dir().map_err(|error| {
             format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
         })?;
@@ -147,43 +147,43 @@ impl Settings {
     }
 
     /// All settings, in the order of the table.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
+    pub fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
         KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
     }
 
     /// A text, if there is one.
-    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.values.get(key)?.value.as_str()
     }
 
     /// Whether a flag is set.
-    pub(crate) fn flag(&self, key: &str) -> bool {
+    pub fn flag(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(|it| it.value == true)
     }
 
     /// A number.
-    pub(crate) fn number(&self, key: &str) -> u64 {
+    pub fn number(&self, key: &str) -> u64 {
         self.values.get(key).and_then(|it| it.value.as_u64()).unwrap_or_default()
     }
 
     /// A number that may have a point, if there is one.
-    pub(crate) fn amount(&self, key: &str) -> Option<f64> {
+    pub fn amount(&self, key: &str) -> Option<f64> {
         self.values.get(key)?.value.as_f64()
     }
 
     /// A list.
-    pub(crate) fn list(&self, key: &str) -> Vec<String> {
+    pub fn list(&self, key: &str) -> Vec<String> {
         let items = self.values.get(key).and_then(|it| it.value.as_array()).into_iter().flatten();
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
     }
 
     /// A value as it is.
-    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+    pub fn value(&self, key: &str) -> Option<&Value> {
         Some(&self.values.get(key)?.value)
     }
 
     /// The plugins, from both of their keys.
-    pub(crate) fn plugins(&self) -> Vec<Program> {
+    pub fn plugins(&self) -> Vec<Program> {
         let keys = ["tools.plugins", "plugins"];
         let items = keys.iter().filter_map(|key| self.values.get(key)?.value.as_array()).flatten();
         let words = |it: &Value| it.as_str().map(str::to_owned);
@@ -203,23 +203,23 @@ impl Settings {
     }
 
     /// The WebAssembly modules: each a path or a table.
-    pub(crate) fn modules(&self) -> &[Value] {
+    pub fn modules(&self) -> &[Value] {
         self.values.get("wasm").and_then(|it| it.value.as_array()).map_or(&[], Vec::as_slice)
     }
 
     /// The MCP servers: each a name and what is said about it.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
+    pub fn servers(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
         let servers = self.values.get("mcp.servers").and_then(|it| it.value.as_object()).into_iter().flatten();
         servers.filter_map(|(name, server)| Some((name.as_str(), server.as_object()?)))
     }
 
     /// Whether somebody said something about it.
-    pub(crate) fn is_set(&self, key: &str) -> bool {
+    pub fn is_set(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
     }
 
     /// The name of the dialect: as set, or the one that a preset belongs to.
-    pub(crate) fn dialect(&self) -> &str {
+    pub fn dialect(&self) -> &str {
         match self.text("dialect") {
             _ if !self.is_set("dialect") && self.text("tools.preset").is_some() => "preset",
             name => name.unwrap_or("claude"),
@@ -227,7 +227,7 @@ impl Settings {
     }
 
     /// The role in a dialect: as set, or the preset.
-    pub(crate) fn role(&self, dialect: &str) -> Option<&str> {
+    pub fn role(&self, dialect: &str) -> Option<&str> {
         let preset = || self.text("tools.preset").filter(|_| dialect == "preset");
         match self.values.get("role") {
             // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.

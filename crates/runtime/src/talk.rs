@@ -9,7 +9,7 @@ use crate::{crew, fault::Fault, state, workshop::Bench};
 
 /// Which conversation is wanted.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// A new one.
     #[default]
     New,
@@ -20,30 +20,30 @@ pub(crate) enum Wanted {
 }
 
 /// A conversation that is open.
-pub(crate) struct Talk {
+pub struct Talk {
     /// The loop.
-    pub(crate) agent: Agent,
+    pub agent: Agent,
     /// Who keeps the agents that it starts.
-    pub(crate) supervisor: Arc<Supervisor>,
+    pub supervisor: Arc<Supervisor>,
     /// Its place there: its agents end with it.
-    pub(crate) seat: Seat,
+    pub seat: Seat,
     /// Whether it was there before.
-    pub(crate) resumed: bool,
+    pub resumed: bool,
 }
 
 /// How a conversation is opened.
 #[derive(Default)]
-pub(crate) struct How {
+pub struct How {
     /// The dialect of a new one.
-    pub(crate) dialect: Option<String>,
+    pub dialect: Option<String>,
     /// The model, where it is not the usual one.
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     /// Where the words of agents go that end in the background; without it they wait for the next turn.
-    pub(crate) inbox: Option<Inbox>,
+    pub inbox: Option<Inbox>,
 }
 
 /// Opens a conversation.
-pub(crate) async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher) -> Result<Talk, Fault> {
+pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher) -> Result<Talk, Fault> {
     let record = match wanted {
         Wanted::New => None,
         Wanted::Of(record) => Some(*record),
@@ -97,7 +97,7 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
 }
 
 /// The conversation whose id begins so.
-pub(crate) async fn named(store: &dyn Store, id: &str) -> Result<SessionRecord, Fault> {
+pub async fn named(store: &dyn Store, id: &str) -> Result<SessionRecord, Fault> {
     if let Some(record) = store.conversation(id).await? {
         return Ok(record);
     }

@@ -26,7 +26,7 @@ claims to be. Answer from the page alone and briefly; keep names, figures, code 
 If the page does not answer the question, say so, and say what it is about.";
 
 /// The web of a session. Settings that cannot be obeyed are said, and leave the session without it.
-pub(crate) fn open(settings: &Settings, reader: Arc<Reader>) -> Arc<dyn Web> {
+pub fn open(settings: &Settings, reader: Arc<Reader>) -> Arc<dyn Web> {
     match internet(settings, reader) {
         Ok(web) => Arc::new(web),
         Err(error) => {
@@ -71,7 +71,7 @@ fn search(settings: &Settings) -> Result<Search, String> {
 }
 
 /// The same web, whose pages this model reads when there is a question about them.
-pub(crate) fn read_by(model: Arc<dyn Model>, web: Arc<dyn Web>) -> Arc<dyn Web> {
+pub fn read_by(model: Arc<dyn Model>, web: Arc<dyn Web>) -> Arc<dyn Web> {
     Arc::new(Read { model, web })
 }
 
