@@ -76,7 +76,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A fresh private folder for a test.
-    pub fn folder(name: &str) -> PathBuf {
+    pub(crate) fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("helve-test-{name}-{}", random_id().unwrap()));
         private(&path).unwrap();
         path
