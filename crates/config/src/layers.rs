@@ -9,6 +9,7 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -216,6 +217,12 @@ impl Settings {
     /// Whether somebody said something about it.
     pub fn is_set(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
+    }
+
+    /// How long a command may run whose tool has no parameter for it, where somebody said so.
+    pub fn command_timeout(&self) -> Option<Duration> {
+        let key = "tools.shell.command_timeout_secs";
+        self.is_set(key).then(|| Duration::from_secs(self.number(key)))
     }
 
     /// The name of the dialect: as set, or the one that a preset belongs to.

@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::{
@@ -83,6 +84,8 @@ pub struct Session {
     pub role: Option<String>,
     /// Edits may match without regard to blanks, indentation and the style of quotes: only where the user configured it.
     pub tolerant: bool,
+    /// How long a command may run whose tool has no parameter for it, where the user configured it.
+    pub command_timeout: Option<Duration>,
     /// Where it may go.
     pub workspace: Workspace,
     /// What it can reach.
@@ -110,6 +113,7 @@ impl Session {
             agent: "main".into(),
             role: None,
             tolerant: false,
+            command_timeout: None,
             workspace,
             ports,
             errand: None,
@@ -130,6 +134,7 @@ impl Session {
             agent: self.agent.clone(),
             role: self.role.clone(),
             tolerant: self.tolerant,
+            command_timeout: self.command_timeout,
             workspace,
             ports: self.ports.clone(),
             errand: self.errand.clone(),

@@ -223,7 +223,8 @@ fn ran(out: shell::RunOut) -> Reply {
 
 impl From<ShellExec> for shell::Run {
     fn from(ShellExec { command }: ShellExec) -> Self {
-        Self { script: command, timeout: Some(Duration::from_secs(60)), keep: Keep::Head, ..Self::default() }
+        let timeout = Some(Duration::from_secs(60));
+        Self { script: command, timeout, session_timeout: true, keep: Keep::Head, ..Self::default() }
     }
 }
 

@@ -1,12 +1,16 @@
-//! Other agents of a conversation: their supervisor, by the settings.
+//! Other agents of a session: their supervisor, by the settings.
 
 use std::{
+    collections::HashMap,
     path::Path,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use helve_agent::{Kinds, Limits, Need, Supervisor, Workshop, model::Model};
-use helve_contract::{Error, Result, Session};
+use helve_agent::{Agent, Kinds, Limits, Need, Seat, Supervisor, Workshop, model::Model};
+use helve_contract::{
+    Call, Error, Result, Session, async_trait,
+    ports::{AgentKind, AgentOrder, AgentReport, Agents, OwnAgent, Until},
+};
 use helve_engine::Engine;
 
 use crate::{remark, workshop::Bench};
@@ -29,8 +33,8 @@ impl Workshop for Door {
     }
 }
 
-/// A supervisor for conversations in this dialect.
-pub fn hire(bench: &Arc<Bench>, dialect: &str) -> Arc<Supervisor> {
+/// A supervisor for sessions in this dialect.
+pub(crate) fn hire(bench: &Bench, me: Weak<Bench>, dialect: &str) -> Arc<Supervisor> {
     let settings = bench.settings();
     let mut kinds = Kinds::of_dialect(dialect);
     let mut remarks = Vec::new();
@@ -41,7 +45,59 @@ pub fn hire(bench: &Arc<Bench>, dialect: &str) -> Arc<Supervisor> {
         remark!("helve: {text}");
     }
     let limits = Limits { at_once: settings.number("agents.max") as usize, ..Limits::default() };
-    let supervisor = Supervisor::new(Arc::new(Door(Arc::downgrade(bench))), bench.store().clone(), kinds, limits);
-    bench.employ(supervisor.clone());
-    supervisor
+    Supervisor::new(Arc::new(Door(me)), bench.store().clone(), kinds, limits)
+}
+
+/// Agents for sessions that no loop of this program drives: the model is looked for when the first agent is started.
+pub(crate) struct OnDemand {
+    bench: Weak<Bench>,
+    supervisor: Arc<Supervisor>,
+    seats: Mutex<HashMap<String, Seat>>,
+}
+
+impl OnDemand {
+    pub(crate) fn new(bench: Weak<Bench>, supervisor: Arc<Supervisor>) -> Self {
+        Self { bench, supervisor, seats: Mutex::default() }
+    }
+
+    /// Gives the session of this call a seat, so that it may start agents.
+    async fn seat(&self, call: &Call) -> Result<()> {
+        let bench = self.bench.upgrade().ok_or_else(|| Error::failed("the program is about to end"))?;
+        bench.ensure_model().await?;
+        let id = &call.session.id;
+        let engine = bench.engine(id).ok_or_else(|| Error::failed(format!("the session {id} is not open here")))?;
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seats.contains_key(id) {
+            let mut agent = Agent::new(engine, call.session.clone(), bench.model(None)?);
+            agent.budget = bench.budget();
+            seats.insert(id.clone(), self.supervisor.seat(&mut agent));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Agents for OnDemand {
+    fn kinds(&self) -> Vec<AgentKind> {
+        self.supervisor.kinds()
+    }
+    async fn start(&self, call: &Call, order: AgentOrder) -> Result<AgentReport> {
+        self.seat(call).await?;
+        self.supervisor.start(call, order).await
+    }
+    async fn running(&self, call: &Call) -> Vec<AgentReport> {
+        self.supervisor.running(call).await
+    }
+    async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>> {
+        self.supervisor.report(call, id, until).await
+    }
+    async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>> {
+        self.supervisor.stop(call, id).await
+    }
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()> {
+        self.supervisor.tell(call, session, text).await
+    }
+    async fn own(&self, call: &Call) -> Result<OwnAgent> {
+        self.supervisor.own(call).await
+    }
 }

@@ -1,13 +1,15 @@
 //! What stands against words of strangers, by the settings: what is taken out of replies, what may not leave, what is
 //! asked after a stranger has spoken.
 
+use std::collections::BTreeSet;
+
+use helve_agent::model;
 use helve_contract::{Session, Taint};
 use helve_engine::{Builder, Caution, Commands, Gate, Scrub};
+use helve_web::search::Provider;
+use serde_json::Value;
 
 use crate::{config::Settings, fault::Fault, state};
-
-/// Settings that name a variable with a key in it.
-const KEYS: [&str; 3] = ["model.key_env", "memory.embeddings_key_env", "search.key_env"];
 
 /// The same engine in the making, with everything that is against secrets and strangers.
 pub fn guarded(settings: &Settings, builder: Builder) -> Builder {
@@ -44,10 +46,35 @@ fn scrub(settings: &Settings) -> Scrub {
     if !settings.flag("scrub.enabled") {
         return Scrub::none().with_canaries(&canaries);
     }
-    let named = settings.list("scrub.secrets_env").into_iter();
-    let keys = KEYS.iter().filter_map(|key| settings.text(key).map(str::to_owned));
-    let secrets: Vec<_> = named.chain(keys).filter_map(|name| std::env::var(name).ok()).collect();
+    let secrets = secret_variables(settings).into_iter().filter_map(|name| std::env::var(name).ok()).collect();
     Scrub::with_secrets(secrets).with_canaries(&canaries)
+}
+
+/// Every variable whose value Helve reads as a key: those of known model and search providers, those that a setting
+/// names (`key_env`, `secret_env`, `password_env` at any depth), and those that `${NAME}` fills in.
+fn secret_variables(settings: &Settings) -> BTreeSet<String> {
+    let known = model::key_variables().chain(Provider::ALL.iter().filter_map(|it| it.key_variable()));
+    let mut names: BTreeSet<String> = known.map(str::to_owned).collect();
+    names.insert("HELVE_MCP_TOKEN".to_owned());
+    names.extend(settings.list("scrub.secrets_env"));
+    for (key, setting) in settings.all() {
+        collect(key.name, &setting.value, &mut names);
+    }
+    names
+}
+
+/// Adds the variables that a setting names.
+fn collect(key: &str, value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if key.ends_with("_env") => _ = names.insert(text.clone()),
+        Value::String(text) => {
+            let filled = text.split("${").skip(1).filter_map(|it| it.split_once('}'));
+            names.extend(filled.map(|(name, _)| name.to_owned()));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(key, item, names)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| collect(key, value, names)),
+        _ => {}
+    }
 }
 
 /// Whether what a command is told can leave the machine.
@@ -57,4 +84,22 @@ fn commands(settings: &Settings) -> Commands {
         && !settings.flag("host_commands.enabled")
         && (settings.text("host.kind") != Some("docker") || settings.text("host.docker.network") == Some("none"));
     if offline { Commands::Inside } else { Commands::Online }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn variables_are_found_at_any_depth() {
+        let mut names = BTreeSet::new();
+        collect("channels", &json!({"ops": {"kind": "webhook", "secret_env": "HOOK_KEY", "url": "x"}}), &mut names);
+        let server = json!({"env": {"TOKEN": "${GH_TOKEN}"}, "headers": {"Authorization": "Bearer ${A}${B}"}});
+        collect("mcp.servers", &json!({ "hub": server }), &mut names);
+        collect("plugins", &json!([{"path": "p", "env": {"K": "${open"}}]), &mut names);
+        collect("model.key_env", &json!("MODEL_KEY"), &mut names);
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["A", "B", "GH_TOKEN", "HOOK_KEY", "MODEL_KEY"]);
+    }
 }

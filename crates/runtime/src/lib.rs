@@ -13,6 +13,7 @@ pub mod plugins;
 pub mod print;
 pub mod recall;
 pub mod schedules;
+pub mod session;
 pub mod setup;
 pub mod shell;
 pub mod talk;
@@ -22,3 +23,4 @@ pub mod workshop;
 
 pub use helve_config as config;
 pub use helve_config::state;
+pub use session::{Caller, OpenSession, SessionBuilder};

@@ -12,7 +12,7 @@ use helve_contract::{
     Workspace,
     ports::{Host, State, Store, Tasks},
 };
-use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Mode, Rule, Spill};
+use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode, Rule};
 use helve_mcp::client::Servers;
 use helve_store::Sqlite;
 use tokio::{
@@ -26,38 +26,17 @@ use crate::{
     fault::Fault,
     guard, modules,
     outside::{self, Wanted},
-    plugins, recall, remark, schedules,
+    plugins, recall, remark,
     shell::{self, Folders},
     state,
 };
 
 /// The run of everything that is called by hand.
-const HAND: &str = "cli";
+pub(crate) const HAND: &str = "cli";
 /// The file in a run's folder that records its calls.
 const RECORD: &str = "events.ndjson";
 /// A record of calls that is larger than this is put aside when a run begins.
 const LARGEST_RECORD: u64 = 64 << 20;
-
-/// Whose consent the calls have.
-#[derive(Clone)]
-pub enum Purpose {
-    /// The user's, who made the call: of this tool, or of any.
-    Call(Option<String>),
-    /// Nobody's: a model makes the calls, and this one asks whom it concerns.
-    Serve(Arc<dyn Approver>),
-}
-
-/// Everything that a call needs.
-pub struct Place {
-    /// The door.
-    pub engine: Arc<Engine>,
-    /// Who calls.
-    pub session: Arc<Session>,
-    /// The MCP servers that it uses.
-    pub servers: Option<Servers>,
-    /// Folders that go with the session.
-    _leftovers: Leftovers,
-}
 
 /// What is cleared away when the session ends.
 struct Leftovers {
@@ -169,56 +148,6 @@ pub fn listing(settings: &Settings, dialect: Dialect) -> Result<Engine, Fault> {
     finish(chosen(settings, dialect))
 }
 
-/// An engine and a session by the settings.
-pub fn open(settings: &Settings, mut dialect: Dialect, purpose: Purpose, runtime: &Runtime) -> Result<Place, Fault> {
-    let state = state_folder(settings)?;
-    let run = match &purpose {
-        // Whoever calls by hand may call every tool, unless a role was asked for.
-        Purpose::Call(_) => {
-            dialect.default_role = None;
-            HAND.to_owned()
-        }
-        Purpose::Serve(_) => state::random_id()?,
-    };
-    let lasting = dialect.reading == Reading::Virtual || matches!(purpose, Purpose::Serve(_));
-    let room = room(
-        settings,
-        &state,
-        Wish { run: run.clone(), top: None, reading: dialect.reading, lasting, reads: Vec::new() },
-    )?;
-    let wanted = match &purpose {
-        Purpose::Call(Some(tool)) => Wanted::For(tool),
-        Purpose::Call(None) => Wanted::All,
-        Purpose::Serve(_) => Wanted::Lasting,
-    };
-    let imports = imports(settings, &dialect, &wanted, (&state, &room), runtime);
-    let ports = ports(settings, &state, room.host.clone(), room.tasks.clone());
-    let mut session = Session::new(run.clone(), room.workspace.clone(), ports);
-    session.role = settings.role(dialect.name).map(str::to_owned);
-    session.tolerant = settings.flag("tools.tolerant_edit");
-    session.scheduling = schedules::rules(settings, Some(dialect.name));
-    session.draft = draft(settings, dialect.name, &session);
-    guard::prepare(settings, &mut session)?;
-
-    let builder = outside::free(&dialect, imports.entries(&dialect))
-        .into_iter()
-        .fold(chosen(settings, dialect.clone()), Builder::tool)
-        .gate(gate(settings, &purpose)?)
-        .events(events(settings, &state, &run, matches!(purpose, Purpose::Serve(_)))?)
-        .spill(Spill::new(room.spill.clone(), keep(settings)));
-    let builder = match &purpose {
-        // What a tool says goes to the hand that called it, to the letter.
-        Purpose::Call(_) => guard::guarded(settings, builder).trusting(vec!["*".into()]),
-        Purpose::Serve(_) => guard::guarded(settings, builder),
-    };
-    let engine = Arc::new(finish(builder)?);
-    imports.record.goes_to(&engine);
-    if matches!(purpose, Purpose::Serve(_)) {
-        imports.follow(&engine, dialect, runtime.handle());
-    }
-    Ok(Place { engine, session: Arc::new(session), servers: imports.servers, _leftovers: room.leftovers })
-}
-
 /// The state folder, which no workspace may be in.
 pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     let (state, note) = state::open(settings)?;
@@ -249,7 +178,7 @@ pub struct Room {
     pub host: Arc<dyn Host>,
     /// Its commands.
     pub tasks: Arc<dyn Tasks>,
-    leftovers: Leftovers,
+    _leftovers: Leftovers,
 }
 
 /// Which room is wanted.
@@ -290,7 +219,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
         },
         &workspace,
     )?;
-    Ok(Room { spill, workspace, host, tasks, leftovers })
+    Ok(Room { spill, workspace, host, tasks, _leftovers: leftovers })
 }
 
 /// Tools from outside: plugins, modules and MCP servers.
@@ -326,18 +255,23 @@ impl Imports {
     }
 }
 
-/// Starts what brings tools from outside.
+/// Starts what brings tools from outside. Without a room there is nothing to start but modules.
 pub fn imports(
     settings: &Settings,
     dialect: &Dialect,
     wanted: &Wanted<'_>,
-    (state, room): (&Path, &Room),
+    (state, room): (&Path, Option<&Room>),
     runtime: &Runtime,
 ) -> Imports {
-    let mut tools = plugins::start(settings, room.workspace.roots(), &room.host, runtime);
     let record = modules::Record::default();
+    let (mut tools, servers) = match room {
+        None => (Vec::new(), None),
+        Some(room) => (
+            plugins::start(settings, room.workspace.roots(), &room.host, runtime),
+            outside::start(settings, dialect, wanted, (state, &room.spill), runtime),
+        ),
+    };
     tools.extend(modules::load(settings, &record));
-    let servers = outside::start(settings, dialect, wanted, (state, &room.spill), runtime);
     Imports { tools, servers, record }
 }
 
@@ -387,11 +321,7 @@ pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
         let running = dialect.tools.iter().filter(|entry| entry.spec.effects.has(Effects::EXECUTES));
         without.extend(running.map(|entry| entry.spec.name.clone()));
     }
-    let timed = shell::timed(settings, &dialect);
     let mut builder = Engine::builder(dialect).without(without);
-    if let Some(entry) = timed {
-        builder = builder.replace(entry);
-    }
     if let Some(role) = role {
         builder = builder.role(&role);
     }
@@ -472,22 +402,6 @@ fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
             .chain(denied("paths.deny_write", Access::Write, "may not be changed here; ask the user to change it"))
             .chain(own),
     )
-}
-
-/// What is asked before a call. A call by the user's own hand asks nothing, unless the same hand set a mode.
-fn gate(settings: &Settings, purpose: &Purpose) -> Result<Gate, Fault> {
-    let configured = mode(settings);
-    let mode = match (purpose, configured) {
-        (Purpose::Call(_), _) => mode_by_hand(settings),
-        (Purpose::Serve(_), Some(mode)) => mode,
-        // Whoever starts a server asks his user himself; deny rules, path rules and the walls hold either way.
-        (Purpose::Serve(_), None) => Mode::Open,
-    };
-    let gate = ruled(settings, Gate::new(mode))?;
-    Ok(match purpose {
-        Purpose::Serve(approver) => gate.approver(approver.clone()),
-        Purpose::Call(_) => gate,
-    })
 }
 
 /// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.

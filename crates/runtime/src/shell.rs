@@ -4,19 +4,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use helve_contract::{
-    Entry, Tool, Workspace,
+    Workspace,
     ports::{Host, Level, NoTasks, Tasks},
-    serde_json::Value,
 };
-use helve_engine::{Dialect, NameList, PROTECTED, is_homely};
+use helve_engine::{NameList, PROTECTED, is_homely};
 use helve_hosts::{
     Allowed, Docker, Limits, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted,
 };
-use helve_tools::shell::{Run, RunOut};
 use helve_web::{
     guard::Guard,
     proxy::{Gateway, Hosts, listen_privately},
@@ -184,23 +181,6 @@ pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
         names = names.replacing_defaults();
     }
     Ok(Some(if operators { names } else { names.without_operators() }))
-}
-
-/// The command tool of 003 with another clock, where the settings change it. The model cannot: the tool has no
-/// parameter for it.
-pub fn timed(settings: &Settings, dialect: &Dialect) -> Option<Entry> {
-    if dialect.name != "oxydra" || !settings.is_set("tools.shell.command_timeout_secs") {
-        return None;
-    }
-    let limit = Duration::from_secs(settings.number("tools.shell.command_timeout_secs"));
-    let entry = dialect.tools.iter().find(|entry| entry.tool() == Some(Run::NAME))?;
-    Some(Entry::dynamic((*entry.spec).clone(), move |args, call| {
-        Box::pin(async move {
-            let script = args.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let run = Run { script, timeout: Some(limit), ..Run::default() };
-            run.run(&call).await.map(RunOut::text_or_error)
-        })
-    }))
 }
 
 /// Something that was found out about the walls.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helve_agent::{Agent, Inbox, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
 use helve_contract::ports::{SessionRecord, Store, Which};
 
-use crate::{crew, fault::Fault, state, workshop::Bench};
+use crate::{fault::Fault, state, workshop::Bench};
 
 /// Which conversation is wanted.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
         agent: record.as_ref().map(|it| it.agent.clone()),
         ..Need::default()
     };
-    let supervisor = crew::hire(bench, need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
+    let supervisor = bench.supervisor(need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
     let need = Need { agents: Some(supervisor.clone()), ..need };
     let (engine, session) = bench.equip(&need)?;
     let model = bench.model(how.model.as_deref())?;

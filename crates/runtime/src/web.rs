@@ -1,8 +1,8 @@
 //! The web by the settings: who may be reached, by which way, who searches, and who reads a page for a question.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use helve_agent::model::{Ask, Model, ModelError, Piece};
+use helve_agent::model::{Ask, ModelError, Piece};
 use helve_contract::{
     Call, Error, Result as Outcome, async_trait,
     ports::{Fetch, Fetched, Message, NoWeb, Part, Speaker, Web, WebQuery, WebResults},
@@ -14,7 +14,7 @@ use helve_web::{
     search::{Search, Settings as Provider},
 };
 
-use crate::{config::Settings, remark, state};
+use crate::{config::Settings, remark, state, workshop::Bench};
 
 /// How many characters of a page a small model is given.
 const MOST: usize = 100_000;
@@ -70,13 +70,13 @@ fn search(settings: &Settings) -> Result<Search, String> {
     Search::new(&provider, |name| std::env::var(name).ok()).map_err(|error| error.to_string())
 }
 
-/// The same web, whose pages this model reads when there is a question about them.
-pub fn read_by(model: Arc<dyn Model>, web: Arc<dyn Web>) -> Arc<dyn Web> {
-    Arc::new(Read { model, web })
+/// The same web, whose pages a model reads when there is a question about them, where a model is configured.
+pub(crate) fn read_by(bench: Weak<Bench>, web: Arc<dyn Web>) -> Arc<dyn Web> {
+    Arc::new(Read { bench, web })
 }
 
 struct Read {
-    model: Arc<dyn Model>,
+    bench: Weak<Bench>,
     web: Arc<dyn Web>,
 }
 
@@ -91,6 +91,8 @@ impl Web for Read {
     }
 
     async fn answer(&self, call: &Call, text: &str, question: &str) -> Outcome<Option<String>> {
+        let Some(bench) = self.bench.upgrade() else { return Ok(None) };
+        let Some(model) = bench.reading_model().await? else { return self.web.answer(call, text, question).await };
         let end = text.char_indices().nth(MOST).map_or(text.len(), |(at, _)| at);
         let cut = if end < text.len() { "\n[the rest of the page is left out]" } else { "" };
         let mark = state::random_id().map_err(|error| Error::failed(error.to_string()))?;
@@ -104,10 +106,10 @@ impl Web for Read {
             cancel: call.cancel.clone(),
         };
         let deaf = |_: Piece<'_>| {};
-        match self.model.answer(&ask, &deaf).await {
+        match model.answer(&ask, &deaf).await {
             Ok(answer) => Ok(Some(answer.text).filter(|it| !it.trim().is_empty())),
             Err(ModelError::Cancelled { .. }) => Err(Error::Cancelled),
-            Err(error) => Err(Error::failed(format!("{} did not answer: {error}", self.model.name()))),
+            Err(error) => Err(Error::failed(format!("{} did not answer: {error}", model.name()))),
         }
     }
 }

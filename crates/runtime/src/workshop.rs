@@ -8,42 +8,48 @@ use std::{
 };
 
 use helve_agent::{
-    Budget, Need, Workshop,
+    Budget, Need, Supervisor, Workshop,
     model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
 };
 use helve_contract::{
-    Access, Error, Result, Session,
-    ports::{Agents, Nobody, Store, User},
+    Error, Result, Session,
+    ports::{Agents, NoAgents, Store, User},
 };
-use helve_engine::{Approver, Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
+use helve_engine::{Approver, Dialect, Engine, Mode, ModeSwitch};
 use helve_mcp::client::Servers;
 use helve_store::Heard;
 use serde_json::Value;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     config::Settings,
+    crew,
     fault::Fault,
-    guard, outside, schedules,
+    outside::Wanted as External,
+    session::{OpenSession, SessionBuilder},
     setup::{self, Imports, Room, Wish},
     state,
-    undo::{Memory, Remembering},
-    web,
+    undo::Memory,
 };
 
 /// Everything that the conversations of one program share.
 pub struct Bench {
     settings: Settings,
     state: PathBuf,
-    imports: Imports,
-    /// The room in which plugins work.
-    _yard: Room,
+    /// The same object, for what it starts and does not keep alive.
+    me: Weak<Self>,
+    pub(crate) imports: Imports,
+    /// The room in which plugins work, where there are any.
+    _yard: Option<Room>,
+    /// Where tasks of the program run.
+    pub(crate) tasks: Handle,
     store: Arc<dyn Store>,
     person: OnceLock<Somebody>,
-    ear: OnceLock<Ear>,
+    pub(crate) ear: OnceLock<Ear>,
     /// Who hears what is said; the store was made before anybody listened.
     overheard: Arc<OnceLock<Heard>>,
-    agents: Mutex<Option<Arc<dyn Agents>>>,
+    /// One for each dialect, made when it is first needed.
+    supervisors: Mutex<BTreeMap<String, Arc<Supervisor>>>,
     mode: ModeSwitch,
     memory: Arc<Memory>,
     made: Mutex<HashMap<String, Made>>,
@@ -55,6 +61,7 @@ pub struct Bench {
 }
 
 /// Whom the conversations are with.
+#[derive(Clone)]
 pub struct Somebody {
     /// Who answers questions.
     pub user: Arc<dyn User>,
@@ -94,11 +101,25 @@ struct Made {
 impl Bench {
     /// A workshop by the settings. Plugins and MCP servers are started here, once.
     pub fn new(settings: Settings, dialect: &Dialect, runtime: &Runtime) -> Result<Arc<Self>, Fault> {
+        Self::with_external(settings, dialect, &External::Lasting, runtime)
+    }
+
+    /// The same, with a choice of the MCP servers that are started.
+    pub fn with_external(
+        settings: Settings,
+        dialect: &Dialect,
+        external: &External<'_>,
+        runtime: &Runtime,
+    ) -> Result<Arc<Self>, Fault> {
         let state = setup::state_folder(&settings)?;
-        let wish =
-            Wish { run: state::random_id()?, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
-        let yard = setup::room(&settings, &state, wish)?;
-        let imports = setup::imports(&settings, dialect, &outside::Wanted::Lasting, (&state, &yard), runtime);
+        let yard = if settings.plugins().is_empty() && settings.servers().next().is_none() {
+            None
+        } else {
+            let run = state::random_id()?;
+            let wish = Wish { run, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
+            Some(setup::room(&settings, &state, wish)?)
+        };
+        let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
         let overheard: Arc<OnceLock<Heard>> = Arc::default();
         let listener = overheard.clone();
@@ -107,16 +128,18 @@ impl Bench {
                 heard(session, messages);
             }
         }));
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             store: Arc::new(store),
             overheard,
             memory: Memory::new(state.join("undo")),
             mode: ModeSwitch::new(mode),
             imports,
             _yard: yard,
+            tasks: runtime.handle().clone(),
             person: OnceLock::new(),
             ear: OnceLock::new(),
-            agents: Mutex::default(),
+            supervisors: Mutex::default(),
             made: Mutex::default(),
             rooms: Mutex::default(),
             endpoint: OnceLock::new(),
@@ -124,6 +147,39 @@ impl Bench {
             state,
             settings,
         }))
+    }
+
+    /// The same object, for what must not keep it alive.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
+    /// A session in the making.
+    pub fn session(&self, need: Need) -> SessionBuilder<'_> {
+        SessionBuilder::new(self, need)
+    }
+
+    /// The keeper of agents for sessions in this dialect.
+    pub fn supervisor(&self, dialect: &str) -> Arc<Supervisor> {
+        let mut all = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(dialect.to_owned()).or_insert_with(|| crew::hire(self, self.me.clone(), dialect)).clone()
+    }
+
+    /// Ends the agents that a session started, and waits for their end.
+    pub async fn end_agents(&self, session: &Session) {
+        let all: Vec<_> = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for supervisor in all {
+            supervisor.end(&session.id).await;
+        }
+    }
+
+    /// Agents for a session that no loop of this program drives, such as an MCP client's. Without a model: none.
+    pub fn agents_on_demand(&self, dialect: &str) -> Arc<dyn Agents> {
+        if self.has_model() {
+            Arc::new(crew::OnDemand::new(self.me.clone(), self.supervisor(dialect)))
+        } else {
+            Arc::new(NoAgents)
+        }
     }
 
     /// The settings.
@@ -171,11 +227,6 @@ impl Bench {
         _ = self.overheard.set(heard);
     }
 
-    /// Says who keeps the other agents of conversations from now on.
-    pub fn employ(&self, agents: Arc<dyn Agents>) {
-        *self.agents.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents);
-    }
-
     /// What one turn may take, by the settings.
     pub fn budget(&self) -> Budget {
         let number = |key: &str| Some(self.settings.number(key)).filter(|it| *it > 0);
@@ -189,15 +240,50 @@ impl Bench {
 
     /// Finds out who answers: by the settings, by a well-known key, or by a server on this machine. In words, who.
     pub async fn find_model(&self, name: Option<String>) -> Result<String, Fault> {
+        let mut wanted = self.wanted_model()?;
+        wanted.model = name.or(wanted.model);
+        let Found { endpoint, from } =
+            model::find(&variable, &wanted).await.map_err(|error| Fault::failed(error.to_string()))?;
+        let told = format!("{} ({from})", endpoint.model);
+        _ = self.endpoint.set(endpoint);
+        Ok(told)
+    }
+
+    /// Finds the model unless it is found already.
+    pub async fn ensure_model(&self) -> Result<()> {
+        if self.endpoint.get().is_none() {
+            self.find_model(None).await.map_err(|fault| Error::failed(fault.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a model was found, or is configured by the settings or a well-known variable. Nothing is asked over the
+    /// network.
+    pub fn has_model(&self) -> bool {
+        self.endpoint.get().is_some()
+            || self.wanted_model().is_ok_and(|wanted| model::is_configured(&variable, &wanted))
+    }
+
+    /// The model that reads web pages for a question: the small one, or else the main one.
+    pub async fn reading_model(&self) -> Result<Option<Arc<dyn Model>>> {
+        if !self.has_model() {
+            return Ok(None);
+        }
+        self.ensure_model().await?;
+        self.model(self.settings.text("model.small")).map(Some)
+    }
+
+    /// What the settings say about the model.
+    fn wanted_model(&self) -> Result<Wanted, Fault> {
         let text = |key: &str| self.settings.text(key).map(str::to_owned);
         let key = match text("model.key_env") {
             None => None,
-            Some(variable) => {
-                let value = std::env::var(&variable).ok().filter(|it| !it.trim().is_empty());
+            Some(name) => {
+                let value = variable(&name).filter(|it| !it.trim().is_empty());
                 let value = value.ok_or_else(|| {
-                    Fault::usage(format!("model.key_env names the variable {variable}, which is not set"))
+                    Fault::usage(format!("model.key_env names the variable {name}, which is not set"))
                 })?;
-                Some(Key::new(value, variable))
+                Some(Key::new(value, name))
             }
         };
         let a_million = |key: &str| self.settings.amount(key).map(|it| it / 1e6);
@@ -207,20 +293,14 @@ impl Bench {
                 Some(Prices { prompt: prompt.unwrap_or_default(), completion: completion.unwrap_or_default() })
             }
         };
-        let wanted = Wanted {
+        Ok(Wanted {
             base_url: text("model.base_url"),
             key,
-            model: name.or_else(|| text("model.name")),
+            model: text("model.name"),
             window: Some(self.settings.number("model.window")).filter(|it| *it > 0),
             prices,
             ..Wanted::default()
-        };
-        let variable = |name: &str| std::env::var(name).ok();
-        let Found { endpoint, from } =
-            model::find(&variable, &wanted).await.map_err(|error| Fault::failed(error.to_string()))?;
-        let told = format!("{} ({from})", endpoint.model);
-        _ = self.endpoint.set(endpoint);
-        Ok(told)
+        })
     }
 
     /// The endpoint that was found.
@@ -254,122 +334,34 @@ impl Bench {
         Duration::from_secs(self.settings.number("approval.patience_secs"))
     }
 
-    /// Tools and a session of its own, with somebody else to ask.
-    pub fn equip_for(&self, need: &Need, somebody: &Somebody) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
-        self.top(need, Some(somebody))
-    }
-
-    /// Whom a conversation can ask.
-    fn whom(&self, need: &Need) -> Option<&Somebody> {
+    /// Whom a session can ask.
+    pub(crate) fn whom(&self, need: &Need) -> Option<&Somebody> {
         self.person.get().filter(|it| !need.alone || it.reach == Reach::Everywhere)
     }
 
-    /// A conversation of its own.
-    fn top(&self, need: &Need, somebody: Option<&Somebody>) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
-        let dialect = named(need.dialect.as_deref().unwrap_or(self.settings.dialect()))?;
-        let wish = Wish {
-            run: folder_name(&need.id)?.to_owned(),
-            top: need.workspace.clone().filter(|it| *it != self.settings.workspace),
-            reading: dialect.reading,
-            lasting: true,
-            reads: need.reads.clone(),
-        };
+    /// Makes a room, and keeps it as long as the session that `fill` makes for it is open.
+    pub(crate) fn room(
+        &self,
+        wish: Wish,
+        fill: impl FnOnce(&Room) -> Result<OpenSession, Fault>,
+    ) -> Result<OpenSession, Fault> {
         // Held until the room has somebody in it: none is cleared away that another one is about to move into.
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let room = setup::room(&self.settings, &self.state, wish)?;
-        let host = Arc::new(Remembering::new(room.host.clone(), self.memory.clone()));
-        let mut ports = setup::ports(&self.settings, &self.state, host, room.tasks.clone());
-        ports.store = self.store.clone();
-        // Without an endpoint nobody answers at all, and pages are read by their words.
-        if let Some(small) = self.settings.text("model.small").and_then(|name| self.model(Some(name)).ok()) {
-            ports.web = web::read_by(small, ports.web);
-        }
-        let usual = self.agents.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(agents) = need.agents.clone().or(usual) {
-            ports.agents = agents;
-        }
-        if let Some(somebody) = somebody {
-            ports.user = somebody.user.clone();
-        }
-        let mode = match (need.mode, somebody.map(|it| it.reach).unwrap_or_default()) {
-            (Some(mode), _) => ModeSwitch::new(mode),
-            (None, Reach::Seated) => self.mode.clone(),
-            (None, Reach::Everywhere) => ModeSwitch::new(setup::mode(&self.settings).unwrap_or(dialect.mode)),
-        };
-        let gate = self.gate(mode, somebody)?;
-        let role = need.role.clone().or_else(|| self.settings.role(dialect.name).map(str::to_owned));
-        let mut session = Session::new(need.id.clone(), room.workspace.clone(), ports);
-        session.role = role;
-        session.tolerant = self.settings.flag("tools.tolerant_edit");
-        session.scheduling = schedules::rules(&self.settings, Some(dialect.name));
-        session.errand.clone_from(&need.errand);
-        session.draft = setup::draft(&self.settings, dialect.name, &session);
-        guard::prepare(&self.settings, &mut session)?;
-        named_in(&mut session, need);
-
-        let imports = outside::free(&dialect, self.imports.entries(&dialect));
-        let builder = imports.into_iter().fold(setup::chosen(&self.settings, dialect.clone()), Builder::tool);
-        let engine = self.built(builder, need, gate, &room.spill)?;
-        self.imports.record.goes_to(&engine);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.imports.follow(&engine, dialect, &runtime);
-        }
-        let session = Arc::new(session);
-        self.keep(need, (&engine, &session), &room.spill);
-        rooms.push((Arc::downgrade(&session), room));
+        let opened = fill(&room)?;
+        rooms.push((Arc::downgrade(&opened.session), room));
         clear_away(&mut rooms);
-        Ok((engine, session))
+        Ok(opened)
     }
 
-    /// A conversation that another one started: never more than that one has.
-    fn child(&self, need: &Need, parent: &Session) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
-        let (above, spill) = match self.made().get(&parent.id) {
-            Some(made) => (made.engine.upgrade(), made.spill.clone()),
-            None => (None, PathBuf::new()),
-        };
-        let above = above.ok_or_else(|| Fault::failed(format!("the conversation {} is not open here", parent.id)))?;
-        let mut dialect = named(need.dialect.as_deref().unwrap_or(above.dialect().name))?;
-        // What the parent's role and settings leave out, its child does not have either, by whatever name.
-        let names: HashSet<String> = above.specs().map(|spec| spec.name.clone()).collect();
-        let tools: HashSet<_> = above.specs().filter_map(|spec| above.get(&spec.name)?.tool()).collect();
-        dialect.tools.retain(|entry| {
-            names.contains(entry.spec.name.as_str()) || entry.tool().is_some_and(|tool| tools.contains(tool))
-        });
-        let imports = outside::free(&dialect, self.imports.entries(&dialect));
-        let imports = imports.into_iter().filter(|entry| names.contains(entry.spec.name.as_str()));
-        let builder = imports.fold(setup::chosen(&self.settings, dialect), Builder::tool);
-
-        let mut ports = parent.ports.clone();
-        let somebody = self.whom(need);
-        if somebody.is_none() {
-            ports.user = Arc::new(Nobody);
-        }
-        let mode = match need.mode {
-            None => above.mode().clone(),
-            Some(mode) => ModeSwitch::new(mode.at_most(above.mode().get())),
-        };
-        let gate = self.gate(mode, somebody)?;
-        let mut session = Session::new(need.id.clone(), parent.workspace.clone(), ports);
-        if let Some(folder) = &need.workspace {
-            // The roots stay: a rule that holds from their top would say something else from another one.
-            session.go_to(parent.workspace.check(folder, Access::Read, None)?);
-        }
-        session.user.clone_from(&parent.user);
-        session.role.clone_from(&need.role);
-        session.tolerant = parent.tolerant;
-        session.scheduling = parent.scheduling.clone();
-        session.errand = need.errand.clone().or_else(|| parent.errand.clone());
-        session.draft.clone_from(&parent.draft);
-        session.taint = parent.taint.beneath();
-        session.salt.clone_from(&parent.salt);
-        named_in(&mut session, need);
-        let engine = self.built(builder, need, gate, &spill)?;
-        let session = Arc::new(session);
-        self.keep(need, (&engine, &session), &spill);
-        Ok((engine, session))
+    /// The engine of an open session, and where its outputs are kept in full.
+    pub(crate) fn engine_and_spill(&self, session: &str) -> Option<(Arc<Engine>, PathBuf)> {
+        let made = self.made();
+        let made = made.get(session)?;
+        Some((made.engine.upgrade()?, made.spill.clone()))
     }
 
-    fn keep(&self, need: &Need, (engine, session): (&Arc<Engine>, &Arc<Session>), spill: &Path) {
+    pub(crate) fn keep(&self, need: &Need, (engine, session): (&Arc<Engine>, &Arc<Session>), spill: &Path) {
         let mut all = self.made();
         all.retain(|_, it| it.session.strong_count() > 0);
         let beneath = need.parent.as_ref().and_then(|it| all.get(&it.id)).is_some_and(|it| it.alone);
@@ -380,48 +372,6 @@ impl Bench {
             alone: need.alone || beneath,
         };
         all.insert(session.id.clone(), made);
-    }
-
-    /// Where the calls of a conversation are recorded: in a planned run all in one file, by task and attempt.
-    fn events(&self, need: &Need) -> Result<Events, Fault> {
-        let events = match (&need.record, &need.errand) {
-            (Some(file), Some(errand)) => {
-                let events = Events::file(file, &errand.run)?;
-                match &errand.task {
-                    Some(task) => events.within(task, Some(errand.attempt.to_string())),
-                    None => events,
-                }
-            }
-            _ => setup::events(&self.settings, &self.state, folder_name(&need.id)?, true)?,
-        };
-        let Some(ear) = self.ear.get().cloned() else { return Ok(events) };
-        let dialect = need.dialect.clone().unwrap_or_else(|| self.settings.dialect().to_owned());
-        let listener: Listener = Arc::new(move |event| ear(&dialect, event));
-        Ok(if events.is_on() { events.also(listener) } else { Events::callback(need.id.clone(), listener) })
-    }
-
-    /// A gate at this switch, with the rules of the settings.
-    fn gate(&self, mode: ModeSwitch, somebody: Option<&Somebody>) -> Result<Gate, Fault> {
-        let gate = setup::ruled(&self.settings, Gate::new(mode))?.patience(self.patience());
-        Ok(match somebody.and_then(|it| it.approver.clone()) {
-            Some(approver) => gate.approver(approver),
-            None => gate,
-        })
-    }
-
-    fn built(&self, mut builder: Builder, need: &Need, gate: Gate, spill: &Path) -> Result<Arc<Engine>, Fault> {
-        if let Some(only) = &need.tools {
-            builder = builder.only(only.clone());
-        }
-        if let Some(role) = &need.role {
-            builder = builder.role(role);
-        }
-        let builder = builder
-            .without(need.without.clone())
-            .gate(gate)
-            .events(self.events(need)?)
-            .spill(Spill::new(spill.to_owned(), setup::keep(&self.settings)));
-        setup::finish(guard::guarded(&self.settings, builder)).map(Arc::new)
     }
 }
 
@@ -438,11 +388,8 @@ fn clear_away(rooms: &mut Vec<(Weak<Session>, Room)>) {
 
 impl Workshop for Bench {
     fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)> {
-        let made = match &need.parent {
-            None => self.top(need, self.whom(need)),
-            Some(parent) => self.child(need, parent),
-        };
-        made.map_err(|fault| Error::failed(fault.to_string()))
+        let opened = self.session(need.clone()).build().map_err(|fault| Error::failed(fault.to_string()))?;
+        Ok((opened.engine, opened.session))
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
@@ -468,27 +415,8 @@ impl Workshop for Bench {
     }
 }
 
-fn named(name: &str) -> Result<Dialect, Fault> {
-    helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
-}
-
-/// Whose the session is, and who speaks in it.
-fn named_in(session: &mut Session, need: &Need) {
-    if let Some(user) = &need.user {
-        session.user.clone_from(user);
-    }
-    if let Some(agent) = &need.agent {
-        session.agent.clone_from(agent);
-    }
-}
-
-/// An id that can name a folder.
-fn folder_name(id: &str) -> Result<&str, Fault> {
-    let plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_' || it == '.' || it == ':';
-    if id.is_empty() || id.len() > 128 || id.starts_with('.') || !id.chars().all(plain) {
-        return Err(Fault::usage(format!("`{}` cannot be the id of a conversation", id.escape_debug())));
-    }
-    Ok(id)
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// The mode in words.

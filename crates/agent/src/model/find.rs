@@ -105,6 +105,21 @@ pub async fn find(env: &(dyn Fn(&str) -> Option<String> + Sync), wanted: &Wanted
     )))
 }
 
+/// Whether [`find`] has an endpoint without looking for servers on this machine: one is configured, or a well-known
+/// variable is set. Nothing is asked over the network.
+pub fn is_configured(env: &dyn Fn(&str) -> Option<String>, wanted: &Wanted) -> bool {
+    let is_set = |name: &str| env(name).is_some_and(|it| !it.trim().is_empty());
+    wanted.base_url.is_some()
+        || PROVIDERS.iter().any(|it| is_set(it.key))
+        || is_set("OPENAI_BASE_URL")
+        || is_set("OPENAI_API_BASE")
+}
+
+/// The variables whose keys [`find`] takes by itself.
+pub fn key_variables() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|it| it.key)
+}
+
 /// The key of a provider whose address is configured by hand.
 fn key_for(env: &dyn Fn(&str) -> Option<String>, base: &str) -> Option<Key> {
     let host = |url: &str| reqwest::Url::parse(url).ok().and_then(|it| it.host_str().map(str::to_owned));
@@ -139,7 +154,7 @@ async fn settle(
 }
 
 /// A server on this machine that lists a model.
-async fn probe(env: &dyn Fn(&str) -> Option<String>, wanted: &Wanted) -> Option<Found> {
+async fn probe(env: &(dyn Fn(&str) -> Option<String> + Sync), wanted: &Wanted) -> Option<Found> {
     let ollama = env("OLLAMA_HOST").map(|it| if it.contains("://") { it } else { format!("http://{it}") });
     let places = LOCAL.iter().map(|(name, port)| match (&ollama, *port) {
         (Some(host), 11434) => (*name, format!("{}/v1", host.trim_end_matches('/').replace("0.0.0.0", "127.0.0.1"))),
@@ -274,6 +289,19 @@ mod tests {
             format!("{} {} {:?}", found.from, found.endpoint.base_url, found.endpoint.key),
             "OPENAI_API_KEY https://api.openai.com/v1 Some(Key(from OPENAI_API_KEY))"
         );
+    }
+
+    #[test]
+    fn configured_means_an_address_or_a_well_known_variable() {
+        let none = |_: &str| None;
+        let address = Wanted { base_url: Some("http://127.0.0.1:9/v1".into()), ..Wanted::default() };
+        let name = Wanted { model: Some("m".into()), ..Wanted::default() };
+        assert!(is_configured(&none, &address));
+        assert!(!is_configured(&none, &name), "a name says nothing about where the model is");
+        for variable in key_variables().chain(["OPENAI_BASE_URL"]) {
+            assert!(is_configured(&|it| (it == variable).then(|| "x".into()), &Wanted::default()), "{variable}");
+            assert!(!is_configured(&|it| (it == variable).then(|| " ".into()), &Wanted::default()), "{variable}");
+        }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ mod wire;
 pub use accumulate::Accumulator;
 pub use embeddings::Embeddings;
 pub use endpoint::{Endpoint, Key, Prices, Times};
-pub use find::{Found, Listed, Wanted, find, list};
+pub use find::{Found, Listed, Wanted, find, is_configured, key_variables, list};
 pub use openai::OpenAi;
 #[cfg(any(test, fuzzing))]
 pub use openai::try_stream;

@@ -6,16 +6,19 @@ use std::{
     thread,
 };
 
+use helve_agent::Need;
 use helve_contract::{Call, Reply};
 use helve_engine::Request;
+use helve_runtime::{Caller, OpenSession};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, Receiver};
 
 use super::{Choice, call};
 use crate::{
     fault::{FAILED, Outcome},
-    say,
-    setup::{self, Place, Purpose},
+    outside::Wanted,
+    say, setup,
+    workshop::Bench,
 };
 
 /// No line is longer.
@@ -49,13 +52,15 @@ impl Args {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let place = setup::open(&settings, dialect, Purpose::Call(None), &runtime)?;
+        let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
+        let need = Need { dialect: Some(dialect.name.to_owned()), ..Need::default() };
+        let opened = bench.session(need).caller(Caller::Person).build()?;
         let failed = runtime.block_on(async {
             let (mut lines, mut count, mut failed) = (lines(), 0, false);
             let mut waiting = Vec::new();
             let work = async {
                 while lines.recv_many(&mut waiting, TOGETHER).await > 0 {
-                    failed |= answer(&place, waiting.drain(..), &mut count).await;
+                    failed |= answer(&opened, waiting.drain(..), &mut count).await;
                 }
                 failed
             };
@@ -63,8 +68,8 @@ impl Args {
                 failed = work => failed,
                 () = setup::asked_to_stop() => true,
             };
-            setup::end_tasks(place.session.clone()).await;
-            setup::end_servers(place.servers.as_ref()).await;
+            setup::end_tasks(opened.session.clone()).await;
+            setup::end_servers(bench.servers()).await;
             failed
         });
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
@@ -116,7 +121,7 @@ fn parsed(number: u32, line: &[u8]) -> Line {
 }
 
 /// Runs the calls of these lines and prints an answer for each. Says whether one failed.
-async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut usize) -> bool {
+async fn answer(opened: &OpenSession, lines: impl Iterator<Item = Line>, count: &mut usize) -> bool {
     let mut slots: Vec<(Value, Option<Reply>)> = Vec::new();
     let mut requests = Vec::new();
     for line in lines {
@@ -124,14 +129,14 @@ async fn answer(place: &Place, lines: impl Iterator<Item = Line>, count: &mut us
         let id = if line.id.is_null() { json!(*count) } else { line.id };
         match line.request {
             Ok((name, args)) => {
-                let call = Call::new(format!("cli-{count}"), place.session.clone());
+                let call = Call::new(format!("cli-{count}"), opened.session.clone());
                 requests.push(Request { name, args: args.into(), call });
                 slots.push((id, None));
             }
             Err(why) => slots.push((id, Some(Reply::failed(why)))),
         }
     }
-    let mut replies = place.engine.batch(requests).await.into_iter();
+    let mut replies = opened.engine.batch(requests).await.into_iter();
     let mut failed = false;
     for (id, reply) in slots {
         let reply = reply.or_else(|| replies.next()).unwrap_or_else(|| Reply::failed("no reply"));

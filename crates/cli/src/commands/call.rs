@@ -6,16 +6,19 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use helve_agent::Need;
 use helve_contract::{Call, Form, Keep, Reply, nearest};
 use helve_engine::Dialect;
+use helve_runtime::Caller;
 use serde_json::{Value, json};
 
 use super::Choice;
 use crate::{
     config::Settings,
     fault::{FAILED, Fault, Outcome, USAGE},
-    print, remark, say,
-    setup::{self, Purpose},
+    outside::Wanted,
+    print, remark, say, setup,
+    workshop::Bench,
 };
 
 /// More than this is no argument.
@@ -53,18 +56,21 @@ impl Args {
         let dialect = dialect_with(&self.tool, self.choice.dialect.is_some(), &settings)?;
         let text = if self.given == "-" { from_stdin()? } else { self.given };
         let runtime = setup::runtime()?;
-        let place = setup::open(&settings, dialect, Purpose::Call(Some(self.tool.clone())), &runtime)?;
-        if place.engine.get(&self.tool).is_none() {
-            return Err(Fault::usage(absent(&self.tool, &place.engine)));
+        let name = dialect.name.to_owned();
+        let bench = Bench::with_external(settings, &dialect, &Wanted::For(&self.tool), &runtime)?;
+        let need = Need { dialect: Some(name), ..Need::default() };
+        let opened = bench.session(need).caller(Caller::Person).build()?;
+        if opened.engine.get(&self.tool).is_none() {
+            return Err(Fault::usage(absent(&self.tool, &opened.engine)));
         }
         let sense = serde_json::from_str::<Value>(&text).is_ok();
         let reply = runtime.block_on(async {
-            let call = Call::new("cli", place.session.clone());
+            let call = Call::new("cli", opened.session.clone());
             let cancel = call.cancel.clone();
-            let work = place.engine.run(&self.tool, text, call);
+            let work = opened.engine.run(&self.tool, text, call);
             let reply = setup::until_interrupted(cancel, work).await;
-            setup::end_tasks(place.session.clone()).await;
-            setup::end_servers(place.servers.as_ref()).await;
+            setup::end_tasks(opened.session.clone()).await;
+            setup::end_servers(bench.servers()).await;
             reply
         });
         if self.json {

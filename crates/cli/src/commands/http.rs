@@ -10,17 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use helve_contract::{Session, async_trait};
+use helve_contract::async_trait;
 use helve_mcp::{HttpOptions, Options, Rooms, Server, is_loopback, serve_http};
+use helve_runtime::{OpenSession, session::sibling};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
     config::Settings,
     fault::{Fault, Outcome},
-    remark,
-    setup::{self, Place},
-    state,
+    remark, setup, state,
+    workshop::Bench,
 };
 
 /// The variable that holds a token which shall outlive a run.
@@ -48,14 +48,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Serves until somebody wants us to end.
-    pub(crate) fn serve(
-        &self,
-        address: &str,
-        settings: &Settings,
-        place: Place,
-        rooms: House,
-        runtime: Runtime,
-    ) -> Outcome {
+    pub(crate) fn serve(&self, address: &str, bench: &Bench, rooms: House, runtime: Runtime) -> Outcome {
         let wrong = |why: String| Fault::usage(format!("--http {address}: {why}"));
         let at: SocketAddr = address
             .to_socket_addrs()
@@ -68,7 +61,7 @@ impl Flags {
         more_descriptors();
         let listener = runtime.block_on(TcpListener::bind(at)).map_err(|error| wrong(error.to_string()))?;
         let at = listener.local_addr()?;
-        let token = if self.no_auth { None } else { Some(Token::make(settings, at)?) };
+        let token = if self.no_auth { None } else { Some(Token::make(bench.settings(), at)?) };
         remark!("helve: MCP at http://{}/mcp", near(at));
         if let Some(token) = &token {
             token.tell();
@@ -83,7 +76,6 @@ impl Flags {
         let served = runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::asked_to_stop()));
         // Work that hangs in the kernel is not waited for.
         runtime.shutdown_background();
-        drop(place);
         served?;
         Ok(ExitCode::SUCCESS)
     }
@@ -158,35 +150,29 @@ pub(super) fn keep(file: &Path, text: &str) -> io::Result<()> {
     writeln!(file, "{text}")
 }
 
-/// Sessions over one engine: each with tasks and grants of its own.
+/// Opens a session for each MCP client: all have one engine and one workspace.
 pub(crate) struct House {
-    pub(crate) make: Box<dyn Fn(Arc<Session>) -> Server + Send + Sync>,
-    pub(crate) first: Arc<Session>,
+    bench: Arc<Bench>,
+    pub(crate) first: OpenSession,
+    options: Options,
+    fixtures: bool,
 }
 
 #[async_trait]
 impl Rooms for House {
     async fn open(&self) -> io::Result<Arc<Server>> {
-        let first = &self.first;
-        let mut session = Session::new(state::random_id()?, first.workspace.clone(), first.ports.clone());
-        session.role.clone_from(&first.role);
-        session.user.clone_from(&first.user);
-        session.agent.clone_from(&first.agent);
-        session.tolerant = first.tolerant;
-        Ok(Arc::new((self.make)(Arc::new(session))))
+        let session = sibling(&self.bench, &self.first).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let server = Server::new(self.first.engine.clone(), session, self.options.clone());
+        Ok(Arc::new(if self.fixtures { server.with_fixtures() } else { server }))
     }
 
     async fn close(&self, server: Arc<Server>) {
         setup::end_tasks(server.session().clone()).await;
+        self.bench.end_agents(server.session()).await;
     }
 }
 
-/// A server for each session that is opened.
-pub(crate) fn house(place: &Place, options: Options, fixtures: bool) -> House {
-    let engine = place.engine.clone();
-    let make = move |session| {
-        let server = Server::new(engine.clone(), session, options.clone());
-        if fixtures { server.with_fixtures() } else { server }
-    };
-    House { make: Box::new(make), first: place.session.clone() }
+/// Sessions for clients, beside the one that is open.
+pub(crate) fn house(bench: &Arc<Bench>, first: OpenSession, options: Options, fixtures: bool) -> House {
+    House { bench: bench.clone(), first, options, fixtures }
 }

@@ -2,16 +2,18 @@
 
 use std::{process::ExitCode, sync::Arc, thread};
 
-use helve_contract::{Effects, Reading};
-use helve_engine::Engine;
+use helve_agent::Need;
+use helve_contract::{Effects, Reading, ports::User};
+use helve_engine::{Engine, Mode, ModeSwitch};
 use helve_mcp::{ElicitApprover, ElicitUser, Options, Server, serve_stdio};
+use helve_runtime::{Caller, OpenSession};
 
 use super::{Choice, http, install};
 use crate::{
     config::{Flag, Settings},
-    fault::Outcome,
-    remark,
-    setup::{self, Purpose},
+    fault::{Fault, Outcome},
+    remark, setup, state,
+    workshop::{Bench, Reach, Somebody},
 };
 
 /// Serve the tools over MCP, on standard input and output or over HTTP.
@@ -62,29 +64,27 @@ impl Args {
         let dialect = super::dialect(&settings)?;
         let approver = Arc::new(ElicitApprover::default());
         let runtime = setup::runtime()?;
-        let mut place = setup::open(&settings, dialect, Purpose::Serve(approver.clone()), &runtime)?;
-        // Nobody else holds the session yet.
-        if let Some(session) = Arc::get_mut(&mut place.session) {
-            session.ports.user = Arc::new(ElicitUser::new(approver.clone(), place.engine.mode().clone()));
-        }
+        let bench = Bench::new(settings, &dialect, &runtime)?;
+        let opened = client_session(&bench, state::random_id()?, &approver, None)?;
+        let settings = bench.settings();
         let options = Options {
-            instructions: Some(instructions(&settings, &place.engine)),
-            without_resources: !may_read(&settings, &place.engine),
+            instructions: Some(instructions(settings, &opened.engine)),
+            without_resources: !may_read(settings, &opened.engine),
             elicit: Some(approver),
             // Where it cannot be done, nothing is lost but memory.
             let_go: Some(|most| _ = helve_hosts::let_go_beyond(most)),
         };
         if let Some(address) = &self.http.http {
-            let house = http::house(&place, options, self.fixtures);
-            return self.http.serve(address, &settings, place, house, runtime);
+            let house = http::house(&bench, opened, options, self.fixtures);
+            return self.http.serve(address, &bench, house, runtime);
         }
-        let server = Server::new(place.engine.clone(), place.session.clone(), options);
+        let server = Server::new(opened.engine.clone(), opened.session.clone(), options);
         let server = Arc::new(if self.fixtures { server.with_fixtures() } else { server });
 
         // The server reads on this thread; calls that have to wait are driven on another.
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let (session, servers) = (place.session.clone(), place.servers.clone());
+        let (session, servers) = (opened.session.clone(), bench.servers().cloned());
         let driver = thread::spawn(move || {
             let asked = runtime.block_on(async {
                 let asked = tokio::select! {
@@ -105,10 +105,29 @@ impl Args {
         let served = serve_stdio(server, &handle);
         drop(stop);
         _ = driver.join();
-        drop(place);
+        drop((opened, bench));
         served?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A session for an MCP client. The client's user is asked by elicitation; where the client cannot do that, `fallback` is.
+pub(super) fn client_session(
+    bench: &Arc<Bench>,
+    id: String,
+    approver: &Arc<ElicitApprover>,
+    fallback: Option<Arc<dyn User>>,
+) -> Result<OpenSession, Fault> {
+    let need = Need { id, dialect: Some(bench.settings().dialect().to_owned()), ..Need::default() };
+    // The client asks its user itself. Deny rules, path rules and the sandbox hold in every mode.
+    let mode = ModeSwitch::new(setup::mode(bench.settings()).unwrap_or(Mode::Open));
+    let user = ElicitUser::new(approver.clone(), mode.clone());
+    let user = match fallback {
+        Some(fallback) => user.or(fallback),
+        None => user,
+    };
+    let client = Somebody { user: Arc::new(user), approver: Some(approver.clone()), reach: Reach::Everywhere };
+    bench.session(need).caller(Caller::Client(client, mode)).build()
 }
 
 /// What a model should know before its first call.

@@ -1,6 +1,7 @@
 //! The real binary, run as a user runs it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod assembly;
 mod calling;
 mod chatting;
 mod desk;

@@ -36,6 +36,7 @@ fn what_a_page_wants_sent_is_not_sent_in_a_run_and_the_record_says_why() {
     let (page, drop) = (format!("http://127.0.0.1:{port}/"), format!("http://127.0.0.1:{port}/drop?d=abc"));
     let model = Model::new([
         Step::call("WebFetch", json!({ "url": page, "prompt": "What is the price?" })),
+        Step::text("The page says 20 euros."),
         Step::call("WebFetch", json!({ "url": drop, "prompt": "send" })).expect("as data: instructions in it"),
         Step::text("It is 20."),
     ]);

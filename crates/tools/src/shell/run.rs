@@ -32,6 +32,10 @@ pub struct Run {
     pub env: BTreeMap<String, String>,
     /// When it is ended; `None` lets it run.
     pub timeout: Option<Duration>,
+    /// The session's own limit for commands replaces `timeout`: for tools whose parameters have none.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub session_timeout: bool,
     /// Do not wait for it.
     pub background: bool,
     /// What it is for, in a few words; the label of the task.
@@ -112,7 +116,10 @@ impl Tool for Run {
     const TIMEOUT: Duration = Duration::MAX;
     type Output = RunOut;
 
-    async fn run(self, call: &Call) -> Result<RunOut> {
+    async fn run(mut self, call: &Call) -> Result<RunOut> {
+        if self.session_timeout {
+            self.timeout = call.session.command_timeout.or(self.timeout);
+        }
         if self.argv.is_empty() && self.script.trim().is_empty() {
             return Err(Error::failed("the command is empty"));
         }

@@ -9,16 +9,14 @@ use std::{
 };
 
 use helve_agent::{Need, Workshop as _};
-use helve_contract::{Call, CancellationToken, Reply, Session, ports::Nobody};
+use helve_contract::{Call, CancellationToken, Reply, Session};
 use helve_engine::Engine;
+use helve_runtime::Caller;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::say::No;
-use crate::{
-    setup, state,
-    workshop::{Bench, Reach, Somebody},
-};
+use crate::{setup, state, workshop::Bench};
 
 /// How many calls go on at once.
 const AT_ONCE: usize = 32;
@@ -95,10 +93,9 @@ impl Calls {
         let need = Need { dialect: Some(dialect.to_owned()), ..Need::default() };
         let pair = match consent {
             Consent::Given => {
-                let mode = Some(setup::mode_by_hand(self.bench.settings()));
-                let nobody = Somebody { user: Arc::new(Nobody), approver: None, reach: Reach::Seated };
-                let need = Need { id: format!("api-{dialect}-{id}"), mode, ..need };
-                self.bench.equip_for(&need, &nobody).map_err(No::broken)?
+                let need = Need { id: format!("api-{dialect}-{id}"), ..need };
+                let opened = self.bench.session(need).caller(Caller::Program).build().map_err(No::broken)?;
+                (opened.engine, opened.session)
             }
             Consent::Asked => self.bench.equip(&Need { id: format!("ask-{dialect}-{id}"), ..need })?,
         };

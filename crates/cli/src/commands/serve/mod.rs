@@ -28,10 +28,8 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::Need;
 use helve_contract::CancellationToken;
-use helve_engine::Mode;
-use helve_mcp::{ElicitApprover, ElicitUser, HttpOptions, Options, Server, is_loopback, serve_http_beside};
+use helve_mcp::{ElicitApprover, HttpOptions, Options, is_loopback, serve_http_beside};
 use tokio::net::TcpListener;
 
 use super::{
@@ -117,7 +115,7 @@ impl Args {
         let everywhere = Reach::Everywhere;
         bench.meet(Somebody { user: board.clone(), approver: Some(board.clone()), reach: everywhere });
         let house = house(bench, &board)?;
-        let first = house.first.clone();
+        let first = house.first.session.clone();
         let options = HttpOptions {
             tokens: vec![pass.token().to_owned()],
             hosts: self.allow_host.clone(),
@@ -190,26 +188,13 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
 /// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
 fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
     let approver = Arc::new(ElicitApprover::or(board.clone()));
+    let opened = mcp::client_session(bench, format!("mcp-{}", state::random_id()?), &approver, Some(board.clone()))?;
     let settings = bench.settings();
-    let need = Need {
-        id: format!("mcp-{}", state::random_id()?),
-        dialect: Some(settings.dialect().to_owned()),
-        // As `helve mcp` has it: the client asks its user himself.
-        mode: Some(setup::mode(settings).unwrap_or(Mode::Open)),
-        ..Need::default()
-    };
-    let guest = Somebody { user: board.clone(), approver: Some(approver.clone()), reach: Reach::Everywhere };
-    let (engine, mut session) = bench.equip_for(&need, &guest)?;
-    // Nobody else holds the session yet.
-    if let Some(session) = Arc::get_mut(&mut session) {
-        session.ports.user = Arc::new(ElicitUser::new(approver.clone(), engine.mode().clone()).or(board.clone()));
-    }
     let options = Options {
-        instructions: Some(mcp::instructions(settings, &engine)),
-        without_resources: !mcp::may_read(settings, &engine),
+        instructions: Some(mcp::instructions(settings, &opened.engine)),
+        without_resources: !mcp::may_read(settings, &opened.engine),
         elicit: Some(approver),
         let_go: None,
     };
-    let make = move |session| Server::new(engine.clone(), session, options.clone());
-    Ok(House { make: Box::new(make), first: session })
+    Ok(http::house(bench, opened, options, false))
 }

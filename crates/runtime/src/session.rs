@@ -1,0 +1,310 @@
+//! Assembles sessions. `helve call`, `batch`, `mcp`, `serve`, `run`, `chat`, schedules, planned runs and sub-agents all
+//! get their engine and their session from [`SessionBuilder`].
+
+use std::{collections::HashSet, path::Path, sync::Arc};
+
+use helve_agent::Need;
+use helve_contract::{
+    Access, Ports, Reading, Session,
+    ports::{Host, Nobody},
+};
+use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, ModeSwitch, Spill};
+
+use crate::{
+    fault::Fault,
+    guard, outside, schedules,
+    setup::{self, HAND, Room, Wish},
+    state,
+    undo::Remembering,
+    web,
+    workshop::{Bench, Reach, Somebody},
+};
+
+/// Who makes the calls of a session. It decides what is asked, how replies are marked and how much is kept.
+#[derive(Clone, Default)]
+pub enum Caller {
+    /// A person at the command line. Nothing is asked unless a flag sets a mode, and replies carry no marks of untrusted
+    /// content.
+    Person,
+    /// A program that calls for a person, over the API. Nothing is asked unless a flag sets a mode.
+    Program,
+    /// An MCP client, which asks its own user. What this mode asks goes to this one.
+    Client(Somebody, ModeSwitch),
+    /// A model that Helve drives.
+    #[default]
+    Model,
+}
+
+/// A session that is open, and its engine.
+#[derive(Clone)]
+pub struct OpenSession {
+    /// Runs the calls.
+    pub engine: Arc<Engine>,
+    /// Who calls.
+    pub session: Arc<Session>,
+}
+
+/// Assembles one session from the settings, what is needed, and who calls.
+///
+/// A session without a parent gets a workspace of its own by the settings. One with a parent gets a part of what the
+/// parent has: never another root, another tool or a looser mode.
+pub struct SessionBuilder<'a> {
+    bench: &'a Bench,
+    need: Need,
+    caller: Caller,
+}
+
+impl<'a> SessionBuilder<'a> {
+    /// A session for this need, whose calls a model makes.
+    pub fn new(bench: &'a Bench, need: Need) -> Self {
+        Self { bench, need, caller: Caller::default() }
+    }
+
+    /// Says who makes the calls.
+    #[must_use]
+    pub fn caller(mut self, caller: Caller) -> Self {
+        if matches!(caller, Caller::Person) && self.need.id.is_empty() {
+            HAND.clone_into(&mut self.need.id);
+        }
+        self.caller = caller;
+        self
+    }
+
+    /// Builds the engine and the session.
+    pub fn build(self) -> Result<OpenSession, Fault> {
+        match self.need.parent.clone() {
+            None => self.top(),
+            Some(parent) => self.child(&parent),
+        }
+    }
+
+    fn top(&self) -> Result<OpenSession, Fault> {
+        let (bench, need) = (self.bench, &self.need);
+        let mut dialect = dialect(need.dialect.as_deref().unwrap_or(bench.settings().dialect()))?;
+        if matches!(self.caller, Caller::Person) {
+            // Whoever calls by hand may call every tool, unless a role was asked for.
+            dialect.default_role = None;
+        }
+        let lasting = dialect.reading == Reading::Virtual || !matches!(self.caller, Caller::Person);
+        let wish = Wish {
+            run: folder_name(&need.id)?.to_owned(),
+            top: need.workspace.clone().filter(|it| *it != bench.settings().workspace),
+            reading: dialect.reading,
+            lasting,
+            reads: need.reads.clone(),
+        };
+        bench.room(wish, |room| self.in_room(dialect, room))
+    }
+
+    fn in_room(&self, dialect: Dialect, room: &Room) -> Result<OpenSession, Fault> {
+        let (bench, need, settings) = (self.bench, &self.need, self.bench.settings());
+        let mut session = Session::new(need.id.clone(), room.workspace.clone(), self.ports(&dialect, room));
+        session.role = need.role.clone().or_else(|| settings.role(dialect.name).map(str::to_owned));
+        session.tolerant = settings.flag("tools.tolerant_edit");
+        session.command_timeout = settings.command_timeout();
+        session.scheduling = schedules::rules(settings, Some(dialect.name));
+        session.errand.clone_from(&need.errand);
+        session.draft = setup::draft(settings, dialect.name, &session);
+        guard::prepare(settings, &mut session)?;
+        self.name(&mut session);
+
+        let imports = outside::free(&dialect, bench.imports.entries(&dialect));
+        let builder = imports.into_iter().fold(setup::chosen(settings, dialect.clone()), Builder::tool);
+        let engine = self.engine(builder, self.gate(self.mode(&dialect), self.somebody())?, &room.spill)?;
+        bench.imports.record.goes_to(&engine);
+        if !matches!(self.caller, Caller::Person) {
+            bench.imports.follow(&engine, dialect, &bench.tasks);
+        }
+        Ok(self.opened(engine, session, &room.spill))
+    }
+
+    fn child(&self, parent: &Session) -> Result<OpenSession, Fault> {
+        let (bench, need) = (self.bench, &self.need);
+        let (above, spill) = bench
+            .engine_and_spill(&parent.id)
+            .ok_or_else(|| Fault::failed(format!("the session {} is not open here", parent.id)))?;
+        let mut dialect = dialect(need.dialect.as_deref().unwrap_or(above.dialect().name))?;
+        // What the parent's role and settings leave out, its child does not have either, by whatever name.
+        let names: HashSet<String> = above.specs().map(|spec| spec.name.clone()).collect();
+        let tools: HashSet<_> = above.specs().filter_map(|spec| above.get(&spec.name)?.tool()).collect();
+        dialect.tools.retain(|entry| {
+            names.contains(entry.spec.name.as_str()) || entry.tool().is_some_and(|tool| tools.contains(tool))
+        });
+        let imports = outside::free(&dialect, bench.imports.entries(&dialect));
+        let imports = imports.into_iter().filter(|entry| names.contains(entry.spec.name.as_str()));
+        let builder = imports.fold(setup::chosen(bench.settings(), dialect), Builder::tool);
+
+        let mut ports = parent.ports.clone();
+        let somebody = bench.whom(need);
+        if somebody.is_none() {
+            ports.user = Arc::new(Nobody);
+        }
+        let mode = match need.mode {
+            None => above.mode().clone(),
+            Some(mode) => ModeSwitch::new(mode.at_most(above.mode().get())),
+        };
+        let mut session = Session::new(need.id.clone(), parent.workspace.clone(), ports);
+        if let Some(folder) = &need.workspace {
+            // The roots stay: a rule that holds from their top would say something else from another one.
+            session.go_to(parent.workspace.check(folder, Access::Read, None)?);
+        }
+        inherit(&mut session, parent);
+        session.role.clone_from(&need.role);
+        session.errand = need.errand.clone().or_else(|| parent.errand.clone());
+        session.draft.clone_from(&parent.draft);
+        session.taint = parent.taint.beneath();
+        session.salt.clone_from(&parent.salt);
+        self.name(&mut session);
+        let engine = self.engine(builder, self.gate(mode, somebody)?, &spill)?;
+        Ok(self.opened(engine, session, &spill))
+    }
+
+    /// What the session can reach.
+    fn ports(&self, dialect: &Dialect, room: &Room) -> Ports {
+        let bench = self.bench;
+        let host: Arc<dyn Host> = match self.caller {
+            // What a model changes in files can be undone.
+            Caller::Model => Arc::new(Remembering::new(room.host.clone(), bench.memory().clone())),
+            _ => room.host.clone(),
+        };
+        let mut ports = setup::ports(bench.settings(), bench.state(), host, room.tasks.clone());
+        ports.store = bench.store().clone();
+        ports.web = web::read_by(bench.weak(), ports.web);
+        ports.agents = self.need.agents.clone().unwrap_or_else(|| bench.agents_on_demand(dialect.name));
+        if let Some(somebody) = self.somebody() {
+            ports.user = somebody.user.clone();
+        }
+        ports
+    }
+
+    /// Whom the session can ask.
+    fn somebody(&self) -> Option<&Somebody> {
+        match &self.caller {
+            Caller::Person | Caller::Program => None,
+            Caller::Client(somebody, _) => Some(somebody),
+            Caller::Model => self.bench.whom(&self.need),
+        }
+    }
+
+    fn mode(&self, dialect: &Dialect) -> ModeSwitch {
+        let settings = self.bench.settings();
+        if let Some(mode) = self.need.mode {
+            return ModeSwitch::new(mode);
+        }
+        ModeSwitch::new(match &self.caller {
+            Caller::Person | Caller::Program => setup::mode_by_hand(settings),
+            Caller::Client(_, mode) => return mode.clone(),
+            Caller::Model => match self.somebody().map(|it| it.reach).unwrap_or_default() {
+                Reach::Seated => return self.bench.mode().clone(),
+                Reach::Everywhere => setup::mode(settings).unwrap_or(dialect.mode),
+            },
+        })
+    }
+
+    /// A gate at this switch, with the rules of the settings.
+    fn gate(&self, mode: ModeSwitch, somebody: Option<&Somebody>) -> Result<Gate, Fault> {
+        let bench = self.bench;
+        let gate = setup::ruled(bench.settings(), Gate::new(mode))?.patience(bench.patience());
+        Ok(match somebody.and_then(|it| it.approver.clone()) {
+            Some(approver) => gate.approver(approver),
+            None => gate,
+        })
+    }
+
+    fn engine(&self, mut builder: Builder, gate: Gate, spill: &Path) -> Result<Arc<Engine>, Fault> {
+        let (need, settings) = (&self.need, self.bench.settings());
+        if let Some(only) = &need.tools {
+            builder = builder.only(only.clone());
+        }
+        if let Some(role) = &need.role {
+            builder = builder.role(role);
+        }
+        let builder = builder
+            .without(need.without.clone())
+            .gate(gate)
+            .events(self.events()?)
+            .spill(Spill::new(spill.to_owned(), setup::keep(settings)));
+        let mut builder = guard::guarded(settings, builder);
+        if matches!(self.caller, Caller::Person) {
+            // A person gets the reply as the tool gave it.
+            builder = builder.trusting(vec!["*".into()]);
+        }
+        setup::finish(builder).map(Arc::new)
+    }
+
+    /// Where the calls are recorded: in a planned run all in one file, by task and attempt.
+    fn events(&self) -> Result<Events, Fault> {
+        let (bench, need) = (self.bench, &self.need);
+        let events = match (&need.record, &need.errand) {
+            (Some(file), Some(errand)) => {
+                let events = Events::file(file, &errand.run)?;
+                match &errand.task {
+                    Some(task) => events.within(task, Some(errand.attempt.to_string())),
+                    None => events,
+                }
+            }
+            _ => {
+                let keeps_stdout_free = !matches!(self.caller, Caller::Person);
+                setup::events(bench.settings(), bench.state(), folder_name(&need.id)?, keeps_stdout_free)?
+            }
+        };
+        let Some(listener) = bench.ear.get().cloned() else { return Ok(events) };
+        let dialect = need.dialect.clone().unwrap_or_else(|| bench.settings().dialect().to_owned());
+        let listener: Listener = Arc::new(move |event| listener(&dialect, event));
+        Ok(if events.is_on() { events.also(listener) } else { Events::callback(need.id.clone(), listener) })
+    }
+
+    fn opened(&self, engine: Arc<Engine>, session: Session, spill: &Path) -> OpenSession {
+        let session = Arc::new(session);
+        self.bench.keep(&self.need, (&engine, &session), spill);
+        OpenSession { engine, session }
+    }
+
+    /// Whose the session is, and who speaks in it.
+    fn name(&self, session: &mut Session) {
+        if let Some(user) = &self.need.user {
+            session.user.clone_from(user);
+        }
+        if let Some(agent) = &self.need.agent {
+            session.agent.clone_from(agent);
+        }
+    }
+}
+
+/// What a session takes over from the one that it belongs to.
+fn inherit(session: &mut Session, from: &Session) {
+    session.user.clone_from(&from.user);
+    session.tolerant = from.tolerant;
+    session.command_timeout = from.command_timeout;
+    session.scheduling = from.scheduling.clone();
+}
+
+/// A further session of the same engine and workspace, for another client of a server.
+pub fn sibling(bench: &Bench, first: &OpenSession) -> Result<Arc<Session>, Fault> {
+    let from = &first.session;
+    let mut session = Session::new(state::random_id()?, from.workspace.clone(), from.ports.clone());
+    inherit(&mut session, from);
+    session.role.clone_from(&from.role);
+    session.agent.clone_from(&from.agent);
+    session.draft = setup::draft(bench.settings(), first.engine.dialect().name, &session);
+    guard::prepare(bench.settings(), &mut session)?;
+    let session = Arc::new(session);
+    let (_, spill) = bench
+        .engine_and_spill(&from.id)
+        .ok_or_else(|| Fault::failed(format!("the session {} is not open here", from.id)))?;
+    bench.keep(&Need::default(), (&first.engine, &session), &spill);
+    Ok(session)
+}
+
+fn dialect(name: &str) -> Result<Dialect, Fault> {
+    helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
+}
+
+/// An id that can name a folder.
+fn folder_name(id: &str) -> Result<&str, Fault> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_' || it == '.' || it == ':';
+    if id.is_empty() || id.len() > 128 || id.starts_with('.') || !id.chars().all(plain) {
+        return Err(Fault::usage(format!("`{}` cannot be the id of a session", id.escape_debug())));
+    }
+    Ok(id)
+}
