@@ -1,6 +1,13 @@
-//! Every setting there is. Reading, checking, `helve config` and docs/settings.md all follow this table.
+//! The flat table of settings, made from the schema of [`Config`]: names, kinds, defaults, project policies and texts.
+//! Reading and checking of files, `helve config` and docs/settings.md follow it.
 
+use std::sync::LazyLock;
+
+use helve_contract::ports::ChannelSettings;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
+
+use crate::Config;
 
 /// One setting.
 pub struct Key {
@@ -8,8 +15,8 @@ pub struct Key {
     pub name: &'static str,
     /// What it holds.
     pub kind: Kind,
-    /// What holds when nobody says otherwise, as JSON.
-    pub default: &'static str,
+    /// Its default, as JSON; `null` where it has none.
+    pub default: Value,
     /// What a trusted project file may do to it.
     pub project: Project,
     /// What it does, for people.
@@ -63,6 +70,12 @@ pub enum Project {
 }
 
 impl Project {
+    /// The policy that a field of the configuration names.
+    fn named(name: &str) -> Option<Self> {
+        let all = [Self::May, Self::IfUnset, Self::Adds, Self::TurnsOff, Self::Inside, Self::Never];
+        all.into_iter().find(|it| format!("{it:?}") == name)
+    }
+
     /// For the table of settings.
     pub const fn words(self) -> &'static str {
         match self {
@@ -76,121 +89,40 @@ impl Project {
     }
 }
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, project: Project, about: &'static str) -> Key {
-    Key { name, kind, default, project, about }
+/// Every setting, in the order in which it is shown: the schema of [`Config`] as a flat table. It is made when it is
+/// first needed, for a file, a variable or a flag.
+pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let generator = SchemaSettings::default().with(|it| it.inline_subschemas = true).into_generator();
+    let schema = generator.into_root_schema_for::<Config>();
+    let mut keys = Vec::new();
+    flatten("", schema.as_value(), &mut keys);
+    keys
+});
+
+/// Adds the settings of one table of the schema, and of the tables in it.
+fn flatten(prefix: &str, table: &Value, keys: &mut Vec<Key>) {
+    let fields = table.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (field, schema) in fields {
+        let name = if prefix.is_empty() { field.clone() } else { format!("{prefix}.{field}") };
+        match schema.get("x-project").and_then(Value::as_str).and_then(Project::named) {
+            None => flatten(&name, schema, keys),
+            Some(project) => keys.push(Key {
+                // The table lives as long as the program, and so do its names.
+                name: name.leak(),
+                kind: Kind::of_schema(schema),
+                default: schema.get("default").cloned().unwrap_or_default(),
+                project,
+                about: about(schema).leak(),
+            }),
+        }
+    }
 }
 
-const MODES: &[&str] = &["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"];
-const DIALECTS: &[&str] = &["solo", "forge", "preset", "oxydra", "claude"];
-const LEVELS: &[&str] = &["auto", "L3", "L2", "L1", "external", "none"];
-
-use Kind::{Amount, Choice, Flag, List, Modules, Number, Paths, Programs, Servers, Text};
-use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
-
-/// Every setting, in the order in which it is shown.
-#[rustfmt::skip]
-pub const KEYS: &[Key] = &[
-    key("dialect", Choice(DIALECTS), "\"claude\"", May, "The dialect: which tools there are, what they are called and how they answer."),
-    key("role", Text, "null", IfUnset, "The role or preset of the dialect that decides which of its tools there are."),
-    key("workspace", Kind::Path, "\".\"", Inside, "The folder that tools work in. `tools.work_dir` is the same setting."),
-    key("roots", Paths, "[]", Never, "Further folders: `DIR` may be read, `DIR:rw` may be changed too."),
-    key("tools.preset", Text, "null", IfUnset, "A preset of the dialect `preset` (`coding`, `readonly`, `web`, `all`, `none`); chooses that dialect unless `dialect` is set."),
-    key("tools.only", List, "[]", IfUnset, "When not empty, only these tools exist; `*` stands for any letters."),
-    key("tools.disable", List, "[]", Adds, "These tools do not exist, whatever else is said."),
-    key("tools.plugins", Programs, "[]", Never, "Programs that bring tools of their own, each a path or `{ path, args, env }`. They are started in the sandbox when a session begins."),
-    key("plugins", Programs, "[]", Never, "More of them, as a table each: `[[plugins]]` with `path`, `args` and `env`."),
-    key("wasm", Modules, "[]", Never, "WebAssembly modules that are tools: `[[wasm]]` with `path` and a JSON file of the same name beside it, or with `name`, `description`, `parameters`, `profile` (`FileReadOnly`, `FileReadWrite`, `Web`, `VaultReadStep`, `VaultWriteStep`), `effects` and `operation` in the table."),
-    key("mcp.servers", Servers, "{}", Never, "MCP servers whose tools are used, by their names: `[mcp.servers.NAME]` with `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type` (`http` or `sse`); `allow` and `deny` (lists such as `mcp__NAME__read*`), `timeout_secs` of one call, `roots = true` to tell it the workspace, `enabled = false` to leave it out. `${VARIABLE}` is filled in from the environment in `env` and `headers`. A program starts in a folder of its own unless `cwd` is set, with little of the environment, outside the sandbox."),
-    key("mcp.wait_secs", Number(0, 300), "5", Never, "How long the beginning of a session waits for MCP servers. Tools of a server that takes longer join the running session when it is there; `helve batch` goes on without them. `helve call` waits up to 30 s for the one server that it needs."),
-    key("tools.plan.workspace", Flag, "false", May, "Whether the files in memory that plans are drafted in show the workspace at /home/user/project. It is read by the rules of the workspace; what a draft changes there stays in memory."),
-    key("tools.tolerant_edit", Flag, "false", May, "Whether an edit that does not match to the letter may match without regard to blanks at line ends, indentation, or the style of quotes and dashes. The reply says how it matched."),
-    key("tools.shell.enabled", Flag, "true", TurnsOff, "Whether commands may be run at all."),
-    key("tools.shell.allow", List, "[\"*\"]", Never, "Programs that commands may start; `*` at the beginning or end stands for any letters. Added to the built-in list."),
-    key("tools.shell.deny", List, "[]", Adds, "Programs that commands may not start. Beats every allow."),
-    key("tools.shell.replace_defaults", Flag, "false", Never, "Whether `tools.shell.allow` replaces the built-in list instead of adding to it."),
-    key("tools.shell.allow_operators", Flag, "true", TurnsOff, "Whether a command may use `&&`, pipes, redirections and substitutions."),
-    key("tools.shell.command_timeout_secs", Number(1, 86_400), "60", May, "How long a command of the dialect `oxydra` may run."),
-    key("approval.mode", Choice(MODES), "null", Never, "What is asked before a call. Without it nothing is asked: `helve call` is your own hand, and an MCP client asks its user itself. With `default`, a client that can ask its user is made to."),
-    key("approval.allow", List, "[]", Never, "Calls that need no question, such as `Bash(npm test:*)` or `Edit(src/**)`."),
-    key("approval.ask", List, "[]", Adds, "Calls that always need one."),
-    key("approval.deny", List, "[]", Adds, "Calls that are refused in every mode."),
-    key("approval.patience_secs", Number(1, 604_800), "86400", Never, "How long a person may think about a question in a conversation, at a terminal or at the page of `helve serve`. No answer in time is a no."),
-    key("policy.taint", Choice(&["auto", "off", "ask", "deny"]), "\"auto\"", Never, "What follows when words of a stranger have come into a session: of a page, a search, an MCP server, a plugin. `auto`: in modes that ask, an address that did not come in with them is asked about unless a rule names its host, a yes from before no longer holds for what goes out, and notes are held back until `helve memory release`. `ask` and `deny`: in every mode, whatever can change something or goes out, whatever rules allow. `off`: nothing."),
-    key("policy.taint_until", Choice(&["session", "message"]), "\"session\"", Never, "How long that holds: until the session ends, or until the user says something again."),
-    key("policy.trusted", List, "[]", Never, "Tools whose words are no stranger's, such as `mcp__files__*`: they are neither marked as data nor remembered."),
-    key("policy.untrusted", List, "[]", Adds, "Files beneath the roots whose words are a stranger's, such as `downloads/**`."),
-    key("secrets.canaries", List, "[]", Never, "Baits: texts that look like secrets and are worth nothing, put where nobody should look. A call that would send one out is refused in every mode, and recorded as `secret.leak`. `helve config canary` makes one."),
-    key("paths.deny_read", List, "[]", Adds, "Paths beneath the roots that tools may neither read nor change, such as `*.pem` or `secrets/**`."),
-    key("paths.deny_write", List, "[]", Adds, "Paths beneath the roots that tools may not change."),
-    key("sandbox.level", Choice(LEVELS), "\"auto\"", Never, "The walls around commands. `auto` takes the highest that works here; `external` says that this machine is the sandbox; `none` has no walls."),
-    key("sandbox.network", Choice(&["off", "allowlist", "on"]), "\"off\"", Never, "Whether commands may use the network. With `allowlist` they may reach the hosts in `sandbox.allow_hosts`, through a proxy that their environment names; that needs L2 or L3, and is no network at L1."),
-    key("sandbox.allow_hosts", List, "[]", Never, "Hosts that commands may reach with `sandbox.network = \"allowlist\"`: `example.org`, `*.example.org` for what is beneath it, either with a port. Ports are otherwise those of http and https. A name that leads into this machine or its network is refused; a private address is reached only where it is listed itself."),
-    key("sandbox.writable", Paths, "[]", Never, "Further folders that commands may change."),
-    key("sandbox.readable", Paths, "[]", Never, "Further folders that commands may read."),
-    key("sandbox.memory_mb", Number(0, 1 << 30), "null", Never, "The most memory in MiB that commands may use together, where control groups can be made, and that each process of theirs may use elsewhere. Without it: three quarters of what this machine or its control group has. 0 is no limit."),
-    key("host.kind", Choice(&["local", "docker"]), "\"local\"", Never, "Where commands run: behind the walls of this machine, or in a container that is made for the session's first command and removed with the session. Files stay here; the container has the workspace and the roots at the same paths."),
-    key("host.docker.endpoint", Text, "\"unix:///var/run/docker.sock\"", Never, "Where the container engine listens: `unix:///PATH` or `tcp://HOST:PORT`."),
-    key("host.docker.image", Text, "\"debian:12\"", Never, "The image of the container. It needs a shell; it is pulled when it is missing."),
-    key("host.docker.network", Text, "\"none\"", Never, "The network of the container: `none`, `bridge`, or the name of one."),
-    key("host.docker.user", Text, "null", Never, "Who commands are in the container, as `UID:GID`. Without it: you, and `nobody` where you are root."),
-    key("host_commands.enabled", Flag, "false", Never, "Whether the commands in `host_commands.allowed` run on another machine, over `ssh`."),
-    key("host_commands.host", Text, "\"host.docker.internal\"", Never, "The other machine. Its key must be known: an unknown host is refused."),
-    key("host_commands.port", Number(1, 65_535), "22", Never, "Where its server listens."),
-    key("host_commands.user", Text, "null", Never, "Who to be there."),
-    key("host_commands.key", Kind::Path, "null", Never, "The private key. Over there, its line in `authorized_keys` should force `helve host-exec`, which has a list of its own."),
-    key("host_commands.known_hosts", Kind::Path, "null", Never, "The file with the keys of known hosts; without it, those of `ssh` itself."),
-    key("host_commands.allowed", List, "[]", Never, "The commands that run there. A single word is a program with any arguments, several words are exactly that command. There is no shell over there: such a command stands alone, without operators."),
-    key("model.base_url", Text, "null", Never, "Where the model is asked: the address of an OpenAI-compatible endpoint, such as `http://127.0.0.1:11434/v1`. Without it, a well-known key in the environment or a server on this machine decides."),
-    key("model.name", Text, "null", IfUnset, "The model that answers in `helve run` and `helve chat`. Without it, the first that the endpoint offers."),
-    key("model.key_env", Text, "null", Never, "The name of the environment variable that holds the endpoint's key. The key itself is in no file."),
-    key("model.window", Number(1_024, 100_000_000), "null", May, "How many tokens fit into the model's window, where the endpoint does not say."),
-    key("model.small", Text, "null", IfUnset, "A small model of the same endpoint, for questions about pages."),
-    key("model.price_in", Amount, "null", Never, "US dollars for a million tokens of prompts, where the endpoint does not say."),
-    key("model.price_out", Amount, "null", Never, "US dollars for a million tokens of answers."),
-    key("agent.max_turns", Number(1, 100_000), "100", Never, "How often the model may answer in one turn of yours."),
-    key("agent.max_tokens", Number(1, 1_000_000_000_000), "null", Never, "Tokens of one turn, both ways."),
-    key("agent.max_cost", Amount, "null", Never, "US dollars of one turn, where the price is known."),
-    key("agent.max_time_secs", Number(1, 31_536_000), "null", Never, "How long one turn may take."),
-    key("agent.system", Text, "null", Never, "What the model is told beside the usual, at the end of its first instructions."),
-    key("agents.folders", Paths, "[]", Never, "Folders with agents: a Markdown file each, with a name and a description at its head."),
-    key("agents.max", Number(1, 16), "16", Never, "How many agents may work at once."),
-    key("chat.reasoning", Flag, "false", May, "Whether `helve chat` shows what a model thinks aloud."),
-    key("store.file", Kind::Path, "null", Never, "The file that keeps conversations, notes and schedules. Without it, `helve.db` in the state folder."),
-    key("memory.weight_meaning", Amount, "0.7", Never, "What likeness of meaning counts when notes are searched, beside `memory.weight_words`."),
-    key("memory.weight_words", Amount, "0.3", Never, "What the words themselves count when notes are searched."),
-    key("memory.model", Kind::Path, "null", Never, "A folder with an embedding model in model2vec's form (`model.safetensors`, `tokenizer.json`), in place of the small one inside the program."),
-    key("memory.embeddings_url", Text, "null", Never, "The address of an OpenAI-compatible endpoint that makes the vectors of notes, such as `http://127.0.0.1:11434/v1`. What is noted and what is looked for is sent there."),
-    key("memory.embeddings_model", Text, "null", Never, "The embedding model of that endpoint."),
-    key("memory.embeddings_key_env", Text, "null", Never, "The name of the environment variable that holds that endpoint's key."),
-    key("schedule.in_chat", Flag, "true", Never, "Whether `helve chat` runs schedules that are due while it is open."),
-    key("schedule.timezone", Text, "\"UTC\"", Never, "The IANA name of the zone that the times of schedules are read in where a model names none."),
-    key("schedule.min_interval_secs", Number(60, 31_536_000), "60", Never, "The least time between two runs of one schedule."),
-    key("schedule.max_per_user", Number(0, 100_000), "50", Never, "How many schedules a user may have."),
-    key("schedule.channel", Text, "null", Never, "Where results of schedules go that were made here, as `channel:address`."),
-    key("schedule.max_concurrent", Number(1, 1_000), "2", Never, "How many runs of schedules go on at once."),
-    key("schedule.max_turns", Number(1, 100_000), "10", Never, "How often the model may answer in one run of a schedule."),
-    key("schedule.max_cost", Amount, "0.5", Never, "US dollars of one run of a schedule, where the price is known."),
-    key("schedule.max_time_secs", Number(1, 31_536_000), "1800", Never, "How long one run of a schedule may take."),
-    key("schedule.window_hours", Number(1, 87_600), "24", Never, "How far back runs are made up for that nobody was there for, where a schedule makes up for each."),
-    key("schedule.keep_runs", Number(1, 10_000), "20", Never, "How many runs of a schedule are kept."),
-    key("schedule.tell_after", Number(0, 10_000), "3", Never, "After how many failures in a row the owner of a schedule is told; 0 is never."),
-    key("schedule.disable_after", Number(0, 10_000), "5", Never, "After how many failures in a row a schedule is disabled; 0 is never."),
-    key("web.allow", List, "[]", Never, "Addresses inside this machine or its network that pages may be fetched from all the same: `host`, `host:port`, `*.host`, an address, or a block such as `10.0.0.0/8`."),
-    key("web.only_allowed", Flag, "false", Never, "Whether pages are fetched from nowhere but what `web.allow` lists."),
-    key("web.proxy", Text, "null", Never, "The proxy that pages and searches go by, as `http://[user:password@]host:port`. Addresses are judged before it is asked."),
-    key("search.provider", Choice(&["auto", "exa", "duckduckgo", "searxng", "brave", "google", "tavily"]), "\"auto\"", Never, "Who searches the web. `auto` is Exa where its key is in the environment, and DuckDuckGo, which needs none, where it is not."),
-    key("search.base_url", Text, "null", Never, "Where the provider is, instead of its usual address; a SearXNG server has no usual one. It may be a private address."),
-    key("search.key_env", Text, "null", Never, "The name of the environment variable that holds the provider's key. Without it: `EXA_API_KEY`, `BRAVE_API_KEY`, `GOOGLE_API_KEY` or `TAVILY_API_KEY`."),
-    key("search.engine", Text, "null", Never, "The id of Google's search engine (`cx`). Without it, the variable `GOOGLE_CSE_ID`."),
-    key("channels", Kind::Channels, "{}", Never, "Ways out to people, by their names: `[channels.NAME]` with `kind` and `allow`, the addresses that may be written to (`*` stands for any letters). `log` has `to` (`stderr`, `stdout` or a file); `webhook` has `url` and `secret_env`; `mail` has `server`, `port`, `tls` (`starttls`, `implicit` or `none`), `user`, `password_env`, `from`, `subject` and `ca_file`; `signal` has `url` (of a signal-cli daemon) and `account`."),
-    key("home_channel", Text, "null", Never, "Where files go that are sent to the user, as `channel:address`."),
-    key("hooks", List, "[]", Never, "Webhooks that `helve serve` takes at `/hooks/NAME`, each as `NAME=VARIABLE`: the environment variable holds the secret that bodies are signed with. What comes becomes a message in the conversation `hook:NAME`."),
-    key("events", Choice(&["file", "stdout", "off"]), "\"file\"", Never, "Where the record of calls goes: `runs/RUN/events.ndjson` in the state folder, standard output, or nowhere. Records of servers are kept for 30 days."),
-    key("scrub.enabled", Flag, "true", Never, "Whether keys and tokens are taken out of replies."),
-    key("scrub.secrets_env", List, "[]", Never, "Names of environment variables whose values are taken out of replies too, and may not be sent anywhere. Those in `*.key_env` are among them."),
-    key("spill.keep_hours", Number(1, 8_760), "24", May, "How long the whole text of a shortened reply is kept."),
-    key("state_dir", Kind::Path, "null", Never, "Where Helve keeps its own files. Without it: `$XDG_STATE_HOME/helve`, or `~/.local/state/helve`."),
-];
+/// The doc comment of a field, in one line.
+fn about(schema: &Value) -> String {
+    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 /// Another name for a key.
 pub(crate) const ALIASES: &[(&str, &str)] = &[("tools.work_dir", "workspace")];
@@ -205,11 +137,6 @@ impl Key {
     /// The variable of the environment that sets it.
     pub fn variable(&self) -> String {
         variable(self.name)
-    }
-
-    /// Its default.
-    pub fn default(&self) -> Value {
-        serde_json::from_str(self.default).unwrap_or(Value::Null)
     }
 }
 
@@ -231,6 +158,44 @@ fn as_in_variable(letter: char) -> char {
 }
 
 impl Kind {
+    /// The kind of a field, by its schema.
+    fn of_schema(schema: &Value) -> Self {
+        let text = |schema: &Value, key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
+        // An optional choice is `anyOf: [the choice, null]`.
+        if let Some(some) = schema.get("anyOf").and_then(|it| it.get(0)) {
+            return Self::of_schema(some);
+        }
+        let words = choices(schema);
+        if !words.is_empty() {
+            return Self::Choice(words.leak());
+        }
+        let inner = schema.get("items").or_else(|| schema.get("additionalProperties"));
+        let special = text(schema, "x-kind").or_else(|| text(inner?, "x-kind"));
+        match special.as_deref() {
+            Some("program") => return Self::Programs,
+            Some("module") => return Self::Modules,
+            Some("server") => return Self::Servers,
+            Some("channels") => return Self::Channels,
+            _ => {}
+        }
+        let of_type = |name: &str| match schema.get("type") {
+            Some(Value::Array(names)) => names.iter().any(|it| it == name),
+            Some(one) => one == name,
+            None => false,
+        };
+        let is_path = |schema: &Value| text(schema, "format").as_deref() == Some("path");
+        let bound = |key: &str, usual: u64| schema.get(key).and_then(Value::as_u64).unwrap_or(usual);
+        match () {
+            () if of_type("boolean") => Self::Flag,
+            () if of_type("integer") => Self::Number(bound("minimum", 0), bound("maximum", u64::MAX)),
+            () if of_type("number") => Self::Amount,
+            () if of_type("array") && inner.is_some_and(is_path) => Self::Paths,
+            () if of_type("array") => Self::List,
+            () if is_path(schema) => Self::Path,
+            () => Self::Text,
+        }
+    }
+
     /// What is wanted, for people.
     pub fn words(self) -> String {
         match self {
@@ -263,7 +228,7 @@ impl Kind {
             (Value::Array(items), Self::Programs) => items.iter().all(is_program),
             (Value::Array(items), Self::Modules) => items.iter().all(is_module),
             (Value::Object(_), Self::Channels) => {
-                if let Err(error) = helve_web::channels::Settings::read_all(&value) {
+                if let Err(error) = ChannelSettings::read_all(&value) {
                     return Err(format!("is wrong: {error}"));
                 }
                 true
@@ -302,6 +267,13 @@ impl Kind {
         };
         self.check(value)
     }
+}
+
+/// The words of an enum: `enum` where its variants have no doc comments, `oneOf` where they have.
+fn choices(schema: &Value) -> Vec<&'static str> {
+    let list = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+    let words = list("enum").chain(list("oneOf").filter_map(|it| it.get("const")));
+    words.filter_map(Value::as_str).map(|word| &*word.to_owned().leak()).collect()
 }
 
 /// A path, or a table of `path`, `args` and `env`.
@@ -380,14 +352,50 @@ mod tests {
 
     #[test]
     fn the_table_holds_together() {
-        for key in KEYS {
-            let value = key.default();
+        for key in KEYS.iter() {
+            let value = key.default.clone();
             assert!(value.is_null() || key.kind.check(value).is_ok(), "{}", key.name);
             assert!(key.about.ends_with(['.', ')']), "{}", key.name);
+            assert!(!matches!(key.kind, Kind::Number(_, u64::MAX)), "{} has no upper bound", key.name);
             let list = matches!(key.kind, Kind::List | Kind::Paths);
             assert!(key.project != Project::Adds || list, "{}", key.name);
             assert!(key.project != Project::TurnsOff || key.kind == Kind::Flag, "{}", key.name);
         }
+    }
+
+    #[test]
+    fn the_table_follows_the_types() {
+        let row = |name: &str| {
+            let key = Key::named(name).unwrap_or_else(|| panic!("{name}"));
+            (key.kind, key.default.to_string(), key.project)
+        };
+        use Project::{Adds, IfUnset, Inside, May, Never, TurnsOff};
+        let modes = Kind::Choice(&["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "open"]);
+        assert_eq!(row("approval.mode"), (modes, "null".into(), Never));
+        assert_eq!(row("theme"), (Kind::Choice(&["auto", "light", "dark"]), "\"auto\"".into(), May));
+        assert_eq!(row("role"), (Kind::Text, "null".into(), IfUnset));
+        assert_eq!(row("tools.work_dir"), (Kind::Path, "\".\"".into(), Inside));
+        assert_eq!(row("roots"), (Kind::Paths, "[]".into(), Never));
+        assert_eq!(row("state_dir"), (Kind::Path, "null".into(), Never));
+        assert_eq!(row("tools.shell.enabled"), (Kind::Flag, "true".into(), TurnsOff));
+        assert_eq!(row("tools.shell.deny"), (Kind::List, "[]".into(), Adds));
+        assert_eq!(row("tools.shell.command_timeout_secs"), (Kind::Number(1, 86_400), "60".into(), May));
+        assert_eq!(row("agent.max_time_secs"), (Kind::Number(1, 31_536_000), "null".into(), Never));
+        assert_eq!(row("host.ssh.port"), (Kind::Number(1, 65_535), "22".into(), Never));
+        assert_eq!(row("model.price_in"), (Kind::Amount, "null".into(), Never));
+        assert_eq!(row("schedule.max_cost"), (Kind::Amount, "0.5".into(), Never));
+        assert_eq!(row("plugins"), (Kind::Programs, "[]".into(), Never));
+        assert_eq!(row("wasm"), (Kind::Modules, "[]".into(), Never));
+        assert_eq!(row("mcp.servers"), (Kind::Servers, "{}".into(), Never));
+        assert_eq!(row("channels"), (Kind::Channels, "{}".into(), Never));
+    }
+
+    #[test]
+    #[ignore = "prints how long the table takes"]
+    fn the_table_is_made_quickly() {
+        let begun = std::time::Instant::now();
+        let count = KEYS.len();
+        println!("{count} settings in {:?}", begun.elapsed());
     }
 
     #[test]

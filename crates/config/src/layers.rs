@@ -12,14 +12,18 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 
 use super::{
     keys::{ALIASES, KEYS, Key, Kind, PREFIX, Project, sets, variable},
     source::{home, project_file, read_limited, settings_in, unknown, user_file},
     trust::Trust,
 };
-use crate::state;
+use crate::{
+    Config, state,
+    values::{ConfigPath, DialectName},
+};
 
 /// A setting given on the command line.
 pub struct Flag {
@@ -44,6 +48,8 @@ pub enum Origin {
     Variable(String),
     /// A flag.
     Flag(&'static str),
+    /// Another setting, which decides this one where nobody sets it.
+    Setting(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -52,7 +58,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::User(path) | Self::Project(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => f.write_str(name),
-            Self::Flag(name) => f.write_str(name),
+            Self::Flag(name) | Self::Setting(name) => f.write_str(name),
         }
     }
 }
@@ -79,17 +85,12 @@ pub struct Setting {
     pub from: Vec<Origin>,
 }
 
-/// A program to be started.
-pub struct Program {
-    /// Its path and its arguments.
-    pub argv: Vec<String>,
-    /// What is in its environment beside the usual.
-    pub env: Vec<(String, String)>,
-}
-
 /// All settings in force.
 pub struct Settings {
-    values: BTreeMap<&'static str, Setting>,
+    /// The values, with defaults where nobody said anything.
+    pub config: Config,
+    /// What was set, by name; defaults are not in here.
+    set: BTreeMap<&'static str, Setting>,
     /// The folder that tools work in, without symbolic links.
     pub workspace: PathBuf,
     /// The same as the user wrote it, absolute.
@@ -129,94 +130,81 @@ impl Settings {
         let (project, standing) =
             if beside { (Vec::new(), Standing::Absent) } else { from_project(&top, state.as_deref(), &mut remarks)? };
 
-        let mut values: BTreeMap<_, _> =
-            KEYS.iter().map(|key| (key.name, Setting { value: key.default(), from: vec![Origin::Default] })).collect();
-        lay(&mut values, user);
-        let project = allowed(project, &values, &top, &mut remarks);
-        lay(&mut values, project);
-        lay(&mut values, environment);
-        lay(&mut values, flags);
+        let mut set = BTreeMap::new();
+        lay(&mut set, user);
+        let project = allowed(project, &set, &top, &mut remarks);
+        lay(&mut set, project);
+        lay(&mut set, environment);
+        lay(&mut set, flags);
+        choose_preset_dialect(&mut set);
 
-        let project_chose = matches!(values["workspace"].from.last(), Some(Origin::Project(_)));
-        let given = match values["workspace"].value.as_str() {
-            Some(path) if project_chose => PathBuf::from(path),
-            _ => given,
-        };
+        let mut config = config_of(&set)?;
+        let project_chose = set.get("workspace").is_some_and(|it| matches!(it.from.last(), Some(Origin::Project(_))));
+        let given = if project_chose { config.workspace.to_path_buf() } else { given };
         let workspace = canonical(&given)?;
-        values.entry("workspace").and_modify(|it| it.value = Value::from(workspace.to_string_lossy()));
-        Ok(Self { values, workspace, workspace_as_given: given, user_file, project: standing, remarks })
+        config.workspace = ConfigPath::new(workspace.clone());
+        Ok(Self { config, set, workspace, workspace_as_given: given, user_file, project: standing, remarks })
     }
 
-    /// All settings, in the order of the table.
-    pub fn all(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
-        KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
+    /// All settings with their values and origins, in the order of the table.
+    pub fn all(&self) -> impl Iterator<Item = (&'static Key, Setting)> {
+        KEYS.iter().map(|key| (key, self.setting(key)))
     }
 
-    /// A text, if there is one.
+    /// The value of a setting as JSON, and where it came from.
+    pub fn setting(&self, key: &Key) -> Setting {
+        let unset = || Setting { value: key.default.clone(), from: vec![Origin::Default] };
+        let mut setting = self.set.get(key.name).cloned().unwrap_or_else(unset);
+        if key.name == "workspace" {
+            setting.value = Value::from(self.workspace.to_string_lossy());
+        }
+        setting
+    }
+
+    /// Where a setting came from. Empty: nobody set it.
+    pub fn origins(&self, name: &str) -> &[Origin] {
+        debug_assert!(Key::named(name).is_some(), "unknown setting `{name}`");
+        self.set.get(name).map_or(&[], |it| &it.from)
+    }
+
+    fn by_name(&self, key: &str) -> Option<&Value> {
+        self.set.get(key).map(|it| &it.value).or_else(|| Some(&Key::named(key)?.default))
+    }
+
+    #[doc(hidden)]
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.values.get(key)?.value.as_str()
+        self.by_name(key)?.as_str()
     }
 
-    /// Whether a flag is set.
+    #[doc(hidden)]
     pub fn flag(&self, key: &str) -> bool {
-        self.values.get(key).is_some_and(|it| it.value == true)
+        self.by_name(key).is_some_and(|it| *it == true)
     }
 
-    /// A number.
+    #[doc(hidden)]
     pub fn number(&self, key: &str) -> u64 {
-        self.values.get(key).and_then(|it| it.value.as_u64()).unwrap_or_default()
+        self.by_name(key).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// A number that may have a point, if there is one.
+    #[doc(hidden)]
     pub fn amount(&self, key: &str) -> Option<f64> {
-        self.values.get(key)?.value.as_f64()
+        self.by_name(key)?.as_f64()
     }
 
-    /// A list.
+    #[doc(hidden)]
     pub fn list(&self, key: &str) -> Vec<String> {
-        let items = self.values.get(key).and_then(|it| it.value.as_array()).into_iter().flatten();
+        let items = self.by_name(key).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
     }
 
-    /// A value as it is.
+    #[doc(hidden)]
     pub fn value(&self, key: &str) -> Option<&Value> {
-        Some(&self.values.get(key)?.value)
+        self.by_name(key)
     }
 
-    /// The plugins, from both of their keys.
-    pub fn plugins(&self) -> Vec<Program> {
-        let keys = ["tools.plugins", "plugins"];
-        let items = keys.iter().filter_map(|key| self.values.get(key)?.value.as_array()).flatten();
-        let words = |it: &Value| it.as_str().map(str::to_owned);
-        items
-            .map(|item| match item {
-                Value::Object(map) => {
-                    let args = map.get("args").and_then(Value::as_array).into_iter().flatten();
-                    let env = map.get("env").and_then(Value::as_object).into_iter().flatten();
-                    Program {
-                        argv: map.get("path").into_iter().chain(args).filter_map(words).collect(),
-                        env: env.filter_map(|(name, value)| Some((name.clone(), words(value)?))).collect(),
-                    }
-                }
-                item => Program { argv: words(item).into_iter().collect(), env: Vec::new() },
-            })
-            .collect()
-    }
-
-    /// The WebAssembly modules: each a path or a table.
-    pub fn modules(&self) -> &[Value] {
-        self.values.get("wasm").and_then(|it| it.value.as_array()).map_or(&[], Vec::as_slice)
-    }
-
-    /// The MCP servers: each a name and what is said about it.
-    pub fn servers(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
-        let servers = self.values.get("mcp.servers").and_then(|it| it.value.as_object()).into_iter().flatten();
-        servers.filter_map(|(name, server)| Some((name.as_str(), server.as_object()?)))
-    }
-
-    /// Whether somebody said something about it.
+    #[doc(hidden)]
     pub fn is_set(&self, key: &str) -> bool {
-        self.values.get(key).is_some_and(|it| it.from != [Origin::Default])
+        self.set.contains_key(key)
     }
 
     /// How long a command may run whose tool has no parameter for it, where somebody said so.
@@ -226,26 +214,43 @@ impl Settings {
     }
 
     /// The name of the dialect: as set, or the one that a preset belongs to.
-    pub fn dialect(&self) -> &str {
-        match self.text("dialect") {
-            _ if !self.is_set("dialect") && self.text("tools.preset").is_some() => "preset",
-            name => name.unwrap_or("claude"),
-        }
+    pub const fn dialect(&self) -> &'static str {
+        self.config.dialect.as_str()
     }
 
     /// The role in a dialect: as set, or the preset.
     pub fn role(&self, dialect: &str) -> Option<&str> {
-        let preset = || self.text("tools.preset").filter(|_| dialect == "preset");
-        match self.values.get("role") {
-            // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
-            Some(Setting { value: Value::String(role), from })
-                if dialect == self.dialect() || matches!(from.last(), Some(Origin::Flag(_))) =>
-            {
-                Some(role)
-            }
-            _ => preset(),
+        // A role from a file belongs to the dialect of the file; one from a flag is meant as it stands.
+        let fits = dialect == self.dialect() || matches!(self.origins("role").last(), Some(Origin::Flag(_)));
+        match &self.config.role {
+            Some(role) if fits => Some(role),
+            _ => self.config.tools.preset.as_deref().filter(|_| dialect == DialectName::Preset.as_str()),
         }
     }
+}
+
+/// A preset belongs to the dialect `preset`, and chooses it where no dialect is set.
+fn choose_preset_dialect(set: &mut BTreeMap<&'static str, Setting>) {
+    if set.contains_key("tools.preset") && !set.contains_key("dialect") {
+        let value = Value::from(DialectName::Preset.as_str());
+        set.insert("dialect", Setting { value, from: vec![Origin::Setting("tools.preset")] });
+    }
+}
+
+/// The typed settings: what was set, over the defaults. Each value was checked when it was read.
+fn config_of(set: &BTreeMap<&'static str, Setting>) -> Result<Config, String> {
+    let mut tree = Map::new();
+    for (name, setting) in set {
+        let mut table = &mut tree;
+        let mut rest = *name;
+        while let Some((part, after)) = rest.split_once('.') {
+            let inner = table.entry(part).or_insert_with(|| Value::Object(Map::new()));
+            let Value::Object(inner) = inner else { return Err(format!("`{part}` must be a table of settings")) };
+            (table, rest) = (inner, after);
+        }
+        table.insert(rest.to_owned(), setting.value.clone());
+    }
+    Config::deserialize(Value::Object(tree)).map_err(|error| format!("the settings are not understood: {error}"))
 }
 
 fn from_user_file(path: &Path) -> Result<Layer, String> {
@@ -319,16 +324,13 @@ fn from_flags(here: &Path, flags: Vec<Flag>) -> Result<Layer, String> {
     Ok(layer)
 }
 
-/// Puts a layer over what is there.
-fn lay(values: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
+/// Puts a layer over what is set. Lists that a project may add to add up.
+fn lay(set: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
     for (key, value, origin) in layer {
-        match (values.get_mut(key.name), value) {
+        match (set.get_mut(key.name), value) {
             (Some(Setting { value: Value::Array(there), from }), Value::Array(more))
                 if key.project == Project::Adds =>
             {
-                if *from == [Origin::Default] {
-                    from.clear();
-                }
                 from.push(origin);
                 for item in more {
                     if !there.contains(&item) {
@@ -336,18 +338,18 @@ fn lay(values: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
                     }
                 }
             }
-            (_, value) => _ = values.insert(key.name, Setting { value, from: vec![origin] }),
+            (_, value) => _ = set.insert(key.name, Setting { value, from: vec![origin] }),
         }
     }
 }
 
 /// What of a trusted project's settings counts; the rest is told.
-fn allowed(layer: Layer, values: &BTreeMap<&'static str, Setting>, top: &Path, remarks: &mut Vec<String>) -> Layer {
+fn allowed(layer: Layer, set: &BTreeMap<&'static str, Setting>, top: &Path, remarks: &mut Vec<String>) -> Layer {
     let refusal = |key: &Key, value: &Value| match key.project {
         Project::May | Project::Adds => None,
-        Project::IfUnset if values[key.name].from == [Origin::Default] => None,
+        Project::IfUnset if !set.contains_key(key.name) => None,
         Project::IfUnset => Some("your own settings file sets it"),
-        Project::TurnsOff if *value == false || values[key.name].value == true => None,
+        Project::TurnsOff if *value == false || set.get(key.name).map_or(&key.default, |it| &it.value) == true => None,
         Project::TurnsOff => Some("a project may turn it off, not on"),
         Project::Inside
             if value.as_str().and_then(|it| canonical(Path::new(it)).ok()).is_some_and(|it| it.starts_with(top)) =>

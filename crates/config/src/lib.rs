@@ -1,12 +1,27 @@
-//! Settings of Helve: the table of keys, the layers that set them, trust in project files, and the state directory.
+//! Settings of Helve: the typed configuration, the layers that set it, trust in project files, and the state directory.
+//!
+//! [`Settings::load`] reads all layers; [`Settings::config`] holds the values. [`Config`] lists every setting.
 
+mod config;
 mod keys;
 mod layers;
 mod source;
 pub mod state;
 mod trust;
+mod values;
 
+pub use config::{
+    AgentConfig, AgentModelsConfig, AgentsConfig, ApprovalConfig, ChatConfig, Config, DockerConfig, E2bConfig,
+    HostCommandsConfig, HostConfig, McpConfig, MemoryConfig, ModelConfig, PathsConfig, PlanConfig, PolicyConfig,
+    SandboxConfig, ScheduleConfig, ScrubConfig, SearchConfig, SecretsConfig, ShellConfig, SpillConfig, SshConfig,
+    StoreConfig, ToolsConfig, WebConfig,
+};
 pub use keys::{KEYS, Key, Kind, Project, shown};
-pub use layers::{Flag, Origin, Program, Setting, Settings, Standing};
+pub use layers::{Flag, Origin, Setting, Settings, Standing};
 pub use source::{project_file, read_limited, user_file, xdg};
 pub use trust::Trust;
+pub use values::{
+    ApprovalMode, ChannelTable, ConfigPath, DialectName, EventsTarget, HostKind, Hours, McpServer, McpTransport,
+    PluginProgram, RootDir, SandboxLevel, SandboxNetwork, SearchProvider, Seconds, TaintPolicy, TaintUntil, Theme,
+    WasmModule,
+};

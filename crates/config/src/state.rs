@@ -16,7 +16,7 @@ pub fn usual() -> Option<PathBuf> {
 
 /// Where the state folder is, by the settings.
 pub fn place(settings: &Settings) -> Option<PathBuf> {
-    settings.text("state_dir").map(PathBuf::from).or_else(usual)
+    settings.config.state_dir.as_deref().map(Path::to_path_buf).or_else(usual)
 }
 
 /// Makes the state folder. Where that is impossible, a private one for the time being, and a line that says so.
@@ -25,7 +25,7 @@ pub fn open(settings: &Settings) -> io::Result<(PathBuf, Option<String>)> {
         Some(folder) => match private(&folder) {
             Ok(()) => return Ok((folder.canonicalize()?, None)),
             // A folder that somebody chose is used or it is an error; a usual one can be done without.
-            Err(error) if settings.is_set("state_dir") => {
+            Err(error) if settings.config.state_dir.is_some() => {
                 return Err(io::Error::new(error.kind(), format!("state_dir {}: {error}", folder.display())));
             }
             Err(error) => format!("{}: {error}", folder.display()),

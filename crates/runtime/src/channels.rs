@@ -9,7 +9,7 @@ use helve_contract::{
     Result,
     ports::{Channels, NoChannels},
 };
-use helve_web::channels::{Outlets, Settings as Channel, Stdout};
+use helve_web::channels::{Outlets, Stdout};
 
 use crate::{config::Settings, remark};
 
@@ -26,15 +26,14 @@ pub fn open(settings: &Settings) -> Arc<dyn Channels> {
 }
 
 fn outlets(settings: &Settings) -> Result<Option<Outlets>> {
-    let Some(channels) = settings.value("channels") else { return Ok(None) };
-    let channels = Channel::read_all(channels)?;
+    let channels = &settings.config.channels;
     if channels.is_empty() {
         return Ok(None);
     }
     // Where nobody looks on, standard output is read by a program that wants something else from it.
     let free = if stdout().is_terminal() { Stdout::Free } else { Stdout::Taken };
-    let outlets = Outlets::open(&channels, free, |name| std::env::var(name).ok())?;
-    match settings.text("home_channel") {
+    let outlets = Outlets::open(channels, free, |name| std::env::var(name).ok())?;
+    match &settings.config.home_channel {
         Some(home) => outlets.with_home(home).map(Some),
         None => Ok(Some(outlets)),
     }

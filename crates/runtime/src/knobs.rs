@@ -88,7 +88,7 @@ mod tests {
             "host",
             "tools.",
         ];
-        for key in KEYS {
+        for key in KEYS.iter() {
             let changed = knobs.set(key.name, json!("x")).is_ok();
             assert!(!changed || !guards.iter().any(|guard| key.name.starts_with(guard)), "{}", key.name);
         }

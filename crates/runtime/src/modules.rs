@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use helve_contract::{Entry, Error, Result};
 use helve_engine::Engine;
 use helve_plugins::wasm::{self, Audit};
-use serde_json::Value;
 
-use crate::{config::Settings, remark};
+use crate::{
+    config::{Settings, WasmModule},
+    remark,
+};
 
 /// Where the calls of modules are recorded: the log of an engine that is built after them.
 #[derive(Clone, Default)]
@@ -33,7 +35,7 @@ impl Record {
 /// Loads the modules that the settings name. One that cannot be loaded is told and left out.
 pub fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
     let mut tools = Vec::new();
-    for module in settings.modules() {
+    for module in &settings.config.wasm {
         match read(module).and_then(|it| wasm::load(it, record.audit())) {
             Ok(tool) => tools.push(tool),
             Err(error) => remark!("helve: a WebAssembly tool is left out: {error}"),
@@ -42,16 +44,12 @@ pub fn load(settings: &Settings, record: &Record) -> Vec<Entry> {
     tools
 }
 
-/// A path alone, or with only a path in its table, has its definition beside it.
-fn read(module: &Value) -> Result<wasm::Settings> {
-    let Value::Object(mut table) = module.clone() else {
-        return wasm::Settings::beside(module.as_str().unwrap_or_default());
-    };
-    let path = table.remove("path").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
-    if table.is_empty() {
+/// A module without a definition in the settings has it in the JSON file beside it.
+fn read(WasmModule { path, definition }: &WasmModule) -> Result<wasm::Settings> {
+    if definition.is_empty() {
         return wasm::Settings::beside(path);
     }
-    let definition = serde_json::from_value(table.into())
+    let definition = serde_json::from_value(definition.clone().into())
         .map_err(|error| Error::failed(format!("the settings of the module {path}: {error}")))?;
     Ok(wasm::Settings::new(path, definition))
 }

@@ -12,10 +12,12 @@ use helve_contract::Entry;
 use helve_engine::{Dialect, Engine};
 use helve_hosts::leashed;
 use helve_mcp::client::{self, Folders, Servers, Status, Transport};
-use serde_json::{Map, Value};
 use tokio::runtime::{Handle, Runtime};
 
-use crate::{config::Settings, print, remark, state};
+use crate::{
+    config::{McpServer, McpTransport, Settings},
+    print, remark, state,
+};
 
 /// How long a call by hand waits for the server of its tool.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,13 +40,13 @@ pub fn start(
     (state, blobs): (&Path, &Path),
     runtime: &Runtime,
 ) -> Option<Servers> {
-    if settings.servers().next().is_some() && env::var_os("STARTED_BY_HELVE").is_some() {
+    if !settings.config.mcp.servers.is_empty() && env::var_os("STARTED_BY_HELVE").is_some() {
         remark!("helve: no MCP servers are started by one that is itself started as such");
         return None;
     }
     let mut list = Vec::new();
-    for (name, server) in settings.servers() {
-        if !is_wanted(name, dialect, wanted) || server.get("enabled") == Some(&Value::Bool(false)) {
+    for (name, server) in &settings.config.mcp.servers {
+        if !is_wanted(name, dialect, wanted) || !server.is_enabled() {
             continue;
         }
         match read(settings, name, server, state) {
@@ -57,7 +59,7 @@ pub fn start(
     }
     let folders = Folders { state: state.to_owned(), blobs: blobs.to_owned() };
     let most = match wanted {
-        Wanted::All | Wanted::Lasting => Duration::from_secs(settings.number("mcp.wait_secs")),
+        Wanted::All | Wanted::Lasting => settings.config.mcp.wait_secs.duration(),
         Wanted::For(_) => PATIENCE,
     };
     let servers = runtime.block_on(async {
@@ -151,41 +153,36 @@ fn apart(dialect: &Dialect, entries: impl IntoIterator<Item = Entry>) -> (Vec<En
     (free, others)
 }
 
-/// A server as it is configured. The shape was checked when the settings were read.
-fn read(settings: &Settings, name: &str, told: &Map<String, Value>, state: &Path) -> Result<client::Settings, String> {
-    let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
-    let list = |key: &str| -> Vec<String> {
-        let items = told.get(key).and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
-    };
-    let transport = match (text("command"), text("url")) {
+/// A server as it is configured.
+fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Result<client::Settings, String> {
+    let transport = match (&server.command, &server.url) {
         (Some(command), None) => {
-            let cwd = match text("cwd") {
-                Some(cwd) => PathBuf::from(cwd),
+            let cwd = match &server.cwd {
+                Some(cwd) => cwd.clone(),
                 None => own_folder(state, name)?,
             };
-            let (command, args) = leashed(&command, &list("args"), &cwd);
-            Transport::Stdio { command, args, env: filled(told.get("env"))?, cwd: Some(cwd) }
+            let (command, args) = leashed(command, &server.args, &cwd);
+            Transport::Stdio { command, args, env: filled(&server.env)?, cwd: Some(cwd) }
         }
         (None, Some(url)) => {
-            let headers = filled(told.get("headers"))?;
-            match text("type").as_deref() {
-                Some("sse") => Transport::Sse { url, headers },
-                _ => Transport::Http { url, headers },
+            let (url, headers) = (url.clone(), filled(&server.headers)?);
+            match server.transport {
+                Some(McpTransport::Sse) => Transport::Sse { url, headers },
+                Some(McpTransport::Http | McpTransport::Stdio) | None => Transport::Http { url, headers },
             }
         }
         _ => return Err("it needs either `command` or `url`".into()),
     };
-    let mut server = client::Settings::new(name, transport);
-    server.allow = list("allow");
-    server.deny = list("deny");
-    if told.get("roots") == Some(&Value::Bool(true)) {
-        server.roots = vec![settings.workspace.clone()];
+    let mut it = client::Settings::new(name, transport);
+    it.allow.clone_from(&server.allow);
+    it.deny.clone_from(&server.deny);
+    if server.roots {
+        it.roots = vec![settings.workspace.clone()];
     }
-    if let Some(seconds) = told.get("timeout_secs").and_then(Value::as_u64) {
-        server.call = Duration::from_secs(seconds);
+    if let Some(limit) = server.timeout_secs {
+        it.call = limit.duration();
     }
-    Ok(server)
+    Ok(it)
 }
 
 /// Where a server starts that is not told otherwise. Not the workspace: what lies there is not the user's choice.
@@ -199,9 +196,8 @@ fn own_folder(state: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// Names and values, with `${NAME}` filled in from the environment.
-fn filled(told: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
-    let pairs = told.and_then(Value::as_object).into_iter().flatten();
-    pairs.map(|(name, value)| Ok((name.clone(), fill(value.as_str().unwrap_or_default())?))).collect()
+fn filled(pairs: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    pairs.iter().map(|(name, value)| Ok((name.clone(), fill(value)?))).collect()
 }
 
 fn fill(text: &str) -> Result<String, String> {

@@ -10,15 +10,15 @@ use helve_contract::{Access, Entry, Error, PathRules, Reading, Result, Rights, R
 use tokio::runtime::Runtime;
 
 use crate::{
-    config::{Program, Settings},
+    config::{PluginProgram, Settings},
     print, remark,
 };
 
 /// Starts the plugins that the settings name, and returns their tools. One that does not start is told and left out.
 pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
     let mut tools = Vec::new();
-    for program in settings.plugins() {
-        let shown = program.argv.join(" ");
+    for program in settings.config.all_plugins() {
+        let shown = program.argv().join(" ");
         let log = {
             let shown = shown.clone();
             Arc::new(move |text: &str| remark!("{shown}: {}", print::harmless(text.trim_end())))
@@ -33,7 +33,9 @@ pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, run
 }
 
 /// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.
-fn place(Program { mut argv, env }: Program, roots: &[Arc<Root>]) -> Result<helve_plugins::Settings> {
+fn place(program: &PluginProgram, roots: &[Arc<Root>]) -> Result<helve_plugins::Settings> {
+    let mut argv = program.argv();
+    let env = program.env.clone().into_iter().collect();
     let first = argv.first_mut().ok_or_else(|| Error::failed("it has no path"))?;
     let program = found(Path::new(&*first)).canonicalize().map_err(|error| Error::failed(error.to_string()))?;
     *first = found(Path::new(&*first)).to_string_lossy().into_owned();

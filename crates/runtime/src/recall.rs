@@ -20,18 +20,15 @@ use crate::{config::Settings, remark};
 /// How notes are found, by the settings. Nothing is read or asked before the first note.
 pub fn memory(settings: &Settings) -> Memory {
     let usual = Memory::default();
-    let weight = |key: &str, usual: f32| settings.amount(key).map_or(usual, |it| it as f32);
-    let text = |key: &str| settings.text(key).map(str::to_owned);
-    let embedder: Arc<dyn Embedder> = match (text("memory.embeddings_url"), text("memory.model")) {
-        (Some(url), _) => Arc::new(Service::new(
-            url,
-            text("memory.embeddings_model").unwrap_or_default(),
-            text("memory.embeddings_key_env"),
-        )),
-        (None, Some(folder)) => Arc::new(Folder { folder: folder.into(), model: OnceLock::new() }),
+    let config = settings.config.memory.clone();
+    let embedder: Arc<dyn Embedder> = match (config.embeddings_url, config.model) {
+        (Some(url), _) => {
+            Arc::new(Service::new(url, config.embeddings_model.unwrap_or_default(), config.embeddings_key_env))
+        }
+        (None, Some(folder)) => Arc::new(Folder { folder: folder.to_path_buf(), model: OnceLock::new() }),
         (None, None) => Arc::new(Builtin),
     };
-    let (meaning, words) = (weight("memory.weight_meaning", usual.meaning), weight("memory.weight_words", usual.words));
+    let (meaning, words) = (config.weight_meaning as f32, config.weight_words as f32);
     // Two weights of nothing would find nothing.
     if meaning + words > 0.0 { Memory { embedder, meaning, words } } else { Memory { embedder, ..usual } }
 }

@@ -1,6 +1,6 @@
 //! Schedules by the settings: the rules for new ones, and what drives those that are due.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving};
 use helve_contract::ports::{Scheduling, WallClock};
@@ -9,24 +9,26 @@ use crate::{config::Settings, fault::Fault, workshop::Bench};
 
 /// The rules for schedules that are made in a conversation, by the settings.
 pub fn rules(settings: &Settings, dialect: Option<&str>) -> Scheduling {
+    let config = &settings.config.schedule;
     Scheduling {
-        timezone: settings.text("schedule.timezone").unwrap_or("UTC").to_owned(),
-        min_interval: Duration::from_secs(settings.number("schedule.min_interval_secs")),
-        most: settings.number("schedule.max_per_user"),
-        channel: settings.text("schedule.channel").map(str::to_owned),
+        timezone: config.timezone.clone(),
+        min_interval: config.min_interval_secs.duration(),
+        most: config.max_per_user,
+        channel: config.channel.clone(),
         dialect: dialect.map(str::to_owned),
     }
 }
 
 /// How schedules are driven, by the settings.
 pub fn driving(settings: &Settings) -> Driving {
+    let config = &settings.config.schedule;
     Driving {
-        max_concurrent: settings.number("schedule.max_concurrent") as usize,
-        max_time: Duration::from_secs(settings.number("schedule.max_time_secs")),
-        window: Duration::from_secs(settings.number("schedule.window_hours") * 3600),
-        keep: settings.number("schedule.keep_runs") as usize,
-        tell_after: settings.number("schedule.tell_after") as u32,
-        disable_after: settings.number("schedule.disable_after") as u32,
+        max_concurrent: config.max_concurrent,
+        max_time: config.max_time_secs.duration(),
+        window: config.window_hours.duration(),
+        keep: config.keep_runs,
+        tell_after: config.tell_after,
+        disable_after: config.disable_after,
         ..Driving::default()
     }
 }
@@ -45,8 +47,8 @@ pub fn driver_beside(
     let settings = bench.settings();
     let mut fire = AgentFire::new(bench.clone());
     fire.live = live;
-    fire.budget.turns = u32::try_from(settings.number("schedule.max_turns")).ok();
-    fire.budget.cost = settings.amount("schedule.max_cost");
+    fire.budget.turns = Some(settings.config.schedule.max_turns);
+    fire.budget.cost = Some(settings.config.schedule.max_cost);
     let store = bench.store().clone();
     Ok(Scheduler::new(store, Arc::new(WallClock), Arc::new(fire), driving(settings))?.telling(notify))
 }

@@ -19,7 +19,11 @@ use helve_web::{
     proxy::{Gateway, Hosts, listen_privately},
 };
 
-use crate::{config::Settings, fault::Fault, remark, state};
+use crate::{
+    config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, Settings, ShellConfig},
+    fault::Fault,
+    remark, state,
+};
 
 /// Folders of a session that commands use.
 pub struct Folders<'a> {
@@ -36,12 +40,12 @@ pub type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
 pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
-    if !settings.flag("tools.shell.enabled") {
+    if !settings.config.tools.shell.enabled {
         return Ok((Arc::new(noted(settings, Local::new())), Arc::new(NoTasks)));
     }
-    let host = match settings.text("host.kind") {
-        Some("docker") => container(settings, folders.protected, workspace),
-        _ => host(settings, folders.scratch, folders.protected)?,
+    let host = match settings.config.host.kind {
+        HostKind::Docker => container(settings, folders.protected, workspace),
+        HostKind::Local | HostKind::Ssh | HostKind::E2b => host(settings, folders.scratch, folders.protected)?,
     };
     let host = routed(settings, host)?;
     let tasks = Runner::new(host.clone(), folders.output);
@@ -50,7 +54,7 @@ pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) ->
 
 /// This machine's files, and its programs behind the walls that the settings want.
 pub fn host(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<Arc<dyn Host>, Fault> {
-    if !settings.flag("tools.shell.enabled") {
+    if !settings.config.tools.shell.enabled {
         return Ok(Arc::new(noted(settings, Local::new())));
     }
     let (held, open) = denied(settings);
@@ -77,11 +81,11 @@ fn noted(settings: &Settings, local: Local) -> Local {
 
 /// The proxy that commands go out by, where they may reach some hosts.
 fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
-    if settings.text("sandbox.network") != Some("allowlist") {
+    if settings.config.sandbox.network != SandboxNetwork::Allowlist {
         return Ok(None);
     }
     let wrong = |why: String| Fault::usage(format!("sandbox.allow_hosts: {why}"));
-    let hosts = Hosts::new(settings.list("sandbox.allow_hosts")).map_err(wrong)?;
+    let hosts = Hosts::new(settings.config.sandbox.allow_hosts.clone()).map_err(wrong)?;
     let gateway = Gateway::new(hosts, Guard::new()).map_err(wrong)?;
     let listening = listen_privately(gateway)?;
     Ok(Some(ProxySocket { path: listening.socket().to_owned(), keep: Arc::new(listening) }))
@@ -89,14 +93,13 @@ fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
 
 /// This machine's files, and its programs in a container.
 fn container(settings: &Settings, protected: Vec<String>, workspace: &Workspace) -> Arc<dyn Host> {
-    let text = |key: &str| settings.text(key).map(str::to_owned);
-    let usual = Docker::default();
+    let docker = settings.config.host.docker.clone();
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     let docker = Docker {
-        endpoint: text("host.docker.endpoint").unwrap_or(usual.endpoint),
-        image: text("host.docker.image").unwrap_or(usual.image),
-        network: text("host.docker.network").unwrap_or(usual.network),
-        user: text("host.docker.user"),
+        endpoint: docker.endpoint,
+        image: docker.image,
+        network: docker.network,
+        user: docker.user,
         protected: plain.chain(protected).chain(denied(settings).0).collect(),
         ..Docker::default()
     };
@@ -105,18 +108,18 @@ fn container(settings: &Settings, protected: Vec<String>, workspace: &Workspace)
 
 /// The same host, with the listed commands sent to another machine where the settings say so.
 fn routed(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, Fault> {
-    if !settings.flag("host_commands.enabled") {
+    let commands = &settings.config.host_commands;
+    if !commands.enabled {
         return Ok(host);
     }
-    let listed = settings.list("host_commands.allowed");
-    let allowed = Allowed::new(listed.iter().map(String::as_str))
+    let allowed = Allowed::new(commands.allowed.iter().map(String::as_str))
         .map_err(|error| Fault::usage(format!("host_commands.allowed: {error}")))?;
     let ssh = Ssh {
-        host: settings.text("host_commands.host").unwrap_or_default().to_owned(),
-        port: u16::try_from(settings.number("host_commands.port")).ok(),
-        user: settings.text("host_commands.user").map(str::to_owned),
-        key: settings.text("host_commands.key").map(PathBuf::from),
-        known_hosts: settings.text("host_commands.known_hosts").map(PathBuf::from),
+        host: commands.host.clone(),
+        port: Some(commands.port),
+        user: commands.user.clone(),
+        key: commands.key.as_deref().map(Path::to_owned),
+        known_hosts: commands.known_hosts.as_deref().map(Path::to_owned),
         program: None,
     };
     Ok(Arc::new(Routed::new(host, ssh, allowed)))
@@ -124,22 +127,23 @@ fn routed(settings: &Settings, host: Arc<dyn Host>) -> Result<Arc<dyn Host>, Fau
 
 /// What the settings say about the walls.
 fn wishes(settings: &Settings) -> SandboxSettings {
-    let folders = |key: &str| settings.list(key).into_iter().map(PathBuf::from).collect();
+    let config = &settings.config.sandbox;
+    let dirs = |list: &[ConfigPath]| list.iter().map(|it| it.to_path_buf()).collect();
     SandboxSettings {
-        wanted: match settings.text("sandbox.level") {
-            Some("L3") => Wanted::Exactly(Level::Full),
-            Some("L2") => Wanted::Exactly(Level::Nested),
-            Some("L1") => Wanted::Exactly(Level::Rules),
-            Some("external") => Wanted::External,
-            Some("none") => Wanted::Exactly(Level::None),
-            _ => Wanted::Best,
+        wanted: match config.level {
+            SandboxLevel::Auto => Wanted::Best,
+            SandboxLevel::L3 => Wanted::Exactly(Level::Full),
+            SandboxLevel::L2 => Wanted::Exactly(Level::Nested),
+            SandboxLevel::L1 => Wanted::Exactly(Level::Rules),
+            SandboxLevel::External => Wanted::External,
+            SandboxLevel::None => Wanted::Exactly(Level::None),
         },
-        readable: folders("sandbox.readable"),
-        writable: folders("sandbox.writable"),
-        network: match settings.text("sandbox.network") {
-            Some("on") => Net::On,
-            Some("allowlist") => Net::Listed,
-            _ => Net::Off,
+        readable: dirs(&config.readable),
+        writable: dirs(&config.writable),
+        network: match config.network {
+            SandboxNetwork::On => Net::On,
+            SandboxNetwork::Allowlist => Net::Listed,
+            SandboxNetwork::Off => Net::Off,
         },
         limits: limits(settings),
         ..SandboxSettings::default()
@@ -148,19 +152,23 @@ fn wishes(settings: &Settings) -> SandboxSettings {
 
 /// What commands may use. A setting of 0 lifts the limit of memory.
 fn limits(settings: &Settings) -> Limits {
-    if !settings.is_set("sandbox.memory_mb") {
-        return Limits::of_this_machine();
+    match settings.config.sandbox.memory_mb {
+        None => Limits::of_this_machine(),
+        Some(most) => Limits { memory_of_all: (most > 0).then_some(most << 20), ..Limits::default() },
     }
-    let most = settings.number("sandbox.memory_mb");
-    Limits { memory_of_all: (most > 0).then_some(most << 20), ..Limits::default() }
 }
 
 /// The path rules that a wall can hold, and those that it cannot: patterns, and what may not even be read.
 fn denied(settings: &Settings) -> (Vec<String>, Vec<String>) {
-    let (held, mut open): (Vec<_>, Vec<_>) =
-        settings.list("paths.deny_write").into_iter().partition(|text| text.contains('/') && is_plain(text));
+    let (held, mut open): (Vec<_>, Vec<_>) = settings
+        .config
+        .paths
+        .deny_write
+        .iter()
+        .cloned()
+        .partition(|text: &String| text.contains('/') && is_plain(text));
     let held = held.iter().map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect();
-    open.extend(settings.list("paths.deny_read"));
+    open.extend(settings.config.paths.deny_read.iter().cloned());
     (held, open)
 }
 
@@ -170,17 +178,15 @@ fn is_plain(name: &str) -> bool {
 
 /// The programs that commands may name, where the settings say anything about it.
 pub fn names(settings: &Settings) -> Result<Option<NameList>, Fault> {
-    let (allow, deny) = (settings.list("tools.shell.allow"), settings.list("tools.shell.deny"));
-    let (replace, operators) =
-        (settings.flag("tools.shell.replace_defaults"), settings.flag("tools.shell.allow_operators"));
-    if allow == ["*"] && deny.is_empty() && operators {
+    let ShellConfig { allow, deny, replace_defaults, allow_operators, .. } = settings.config.tools.shell.clone();
+    if allow == ["*"] && deny.is_empty() && allow_operators {
         return Ok(None);
     }
     let mut names = NameList::new(allow, deny).map_err(|why| Fault::usage(format!("tools.shell: {why}")))?;
-    if replace {
+    if replace_defaults {
         names = names.replacing_defaults();
     }
-    Ok(Some(if operators { names } else { names.without_operators() }))
+    Ok(Some(if allow_operators { names } else { names.without_operators() }))
 }
 
 /// Something that was found out about the walls.
@@ -193,7 +199,7 @@ pub enum Found {
 
 /// Tries the walls, every level of them, by running a program behind each.
 pub fn examine(settings: &Settings) -> Vec<Found> {
-    if !settings.flag("tools.shell.enabled") {
+    if !settings.config.tools.shell.enabled {
         return vec![Found::Good("sandbox", "not needed: tools.shell.enabled is false".to_owned())];
     }
     let wishes = wishes(settings);

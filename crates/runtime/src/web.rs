@@ -37,9 +37,9 @@ pub fn open(settings: &Settings, reader: Arc<Reader>) -> Arc<dyn Web> {
 }
 
 fn internet(settings: &Settings, reader: Arc<Reader>) -> Result<Internet, String> {
-    let proxy = settings.text("web.proxy").map(Proxy::parse).transpose()?;
-    let mut guard = Guard::new().allowing(settings.list("web.allow"))?;
-    if settings.flag("web.only_allowed") {
+    let proxy = settings.config.web.proxy.as_deref().map(Proxy::parse).transpose()?;
+    let mut guard = Guard::new().allowing(settings.config.web.allow.clone())?;
+    if settings.config.web.only_allowed {
         guard = guard.only_listed();
     }
     let mut client = Client::new(guard);
@@ -60,12 +60,12 @@ fn internet(settings: &Settings, reader: Arc<Reader>) -> Result<Internet, String
 }
 
 fn search(settings: &Settings) -> Result<Search, String> {
-    let text = |name: &str| settings.text(name).map(str::to_owned);
+    let search = &settings.config.search;
     let provider = Provider {
-        provider: text("search.provider").unwrap_or_default(),
-        base_url: text("search.base_url"),
-        key_env: text("search.key_env"),
-        engine: text("search.engine"),
+        provider: search.provider.to_string(),
+        base_url: search.base_url.clone(),
+        key_env: search.key_env.clone(),
+        engine: search.engine.clone(),
     };
     Search::new(&provider, |name| std::env::var(name).ok()).map_err(|error| error.to_string())
 }

@@ -105,8 +105,8 @@ pub(crate) fn dialect_with(tool: &str, asked: bool, settings: &Settings) -> Resu
     if asked || has(&configured) {
         return Ok(configured);
     }
-    let outside =
-        !settings.plugins().is_empty() || !settings.modules().is_empty() || settings.servers().next().is_some();
+    let config = &settings.config;
+    let outside = config.all_plugins().next().is_some() || !config.wasm.is_empty() || !config.mcp.servers.is_empty();
     if outside && !helve_dialects::all().iter().any(has) {
         // A plugin or a server may bring it.
         return Ok(configured);

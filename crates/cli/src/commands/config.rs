@@ -99,7 +99,7 @@ fn origin(setting: &crate::config::Setting) -> String {
 
 fn as_table(settings: &Settings) {
     let rows: Vec<_> =
-        settings.all().map(|(key, setting)| (key.name, shown(&setting.value).to_string(), origin(setting))).collect();
+        settings.all().map(|(key, setting)| (key.name, shown(&setting.value).to_string(), origin(&setting))).collect();
     let name = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
     let value = rows.iter().map(|(_, value, _)| value.chars().count().min(40)).max().unwrap_or_default();
     say!("{}", ink(Ink::Bold, &format!("{:name$}  {:value$}  {}", "SETTING", "VALUE", "FROM")));
@@ -113,7 +113,9 @@ fn as_table(settings: &Settings) {
 fn as_json(settings: &Settings) -> Result<(), Fault> {
     let all: Map<_, _> = settings
         .all()
-        .map(|(key, setting)| (key.name.to_owned(), json!({ "value": shown(&setting.value), "from": origin(setting) })))
+        .map(|(key, setting)| {
+            (key.name.to_owned(), json!({ "value": shown(&setting.value), "from": origin(&setting) }))
+        })
         .collect();
     let text = serde_json::to_string_pretty(&Value::Object(all)).map_err(|error| Fault::failed(error.to_string()))?;
     say!("{text}");

@@ -256,13 +256,13 @@ fn settings() -> String {
          flag a list is separated by\ncommas, or written as JSON.\n\n\
          | setting | holds | default | variable | may a project set it? |\n|---|---|---|---|---|\n"
     );
-    for key in KEYS {
-        let default = if key.default == "null" { "—".to_owned() } else { format!("`{}`", key.default) };
+    for key in KEYS.iter() {
+        let default = if key.default.is_null() { "—".to_owned() } else { format!("`{}`", key.default) };
         let (holds, variable, project) = (cell(&key.kind.words()), key.variable(), key.project.words());
         _ = writeln!(page, "| `{}` | {holds} | {default} | `{variable}` | {project} |", key.name);
     }
     page.push_str("\n## What they do\n");
-    for key in KEYS {
+    for key in KEYS.iter() {
         _ = write!(page, "\n**`{}`**: {}\n", key.name, key.about);
     }
     page.push_str(EXAMPLE);

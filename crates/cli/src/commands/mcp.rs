@@ -142,6 +142,7 @@ pub(super) fn instructions(settings: &Settings, engine: &Engine) -> String {
 
 /// Whether files may be offered as resources: they are read past rules that name tools.
 pub(super) fn may_read(settings: &Settings, engine: &Engine) -> bool {
-    let ruled = ["approval.deny", "approval.ask"].iter().any(|key| !settings.list(key).is_empty());
+    let approval = &settings.config.approval;
+    let ruled = !approval.deny.is_empty() || !approval.ask.is_empty();
     !ruled && engine.specs().any(|spec| spec.effects == Effects::READS)
 }

@@ -1,6 +1,7 @@
 //! Everything a tool reaches outside of itself: one trait a port, several makers each.
 
 mod agents;
+mod channel_settings;
 mod channels;
 mod clock;
 mod documents;
@@ -15,6 +16,9 @@ mod user;
 mod web;
 
 pub use agents::{AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
+pub use channel_settings::{
+    ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
+};
 pub use channels::{Address, Channels, NoChannels, Outgoing};
 pub use clock::{Clock, WallClock};
 pub use documents::{Documents, NoDocuments, PdfPages, Picture};

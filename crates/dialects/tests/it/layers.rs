@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["contract", "engine"]),
     ("script", &[]),
     ("agent", &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp"]),
-    ("config", &["contract", "web", "mcp", "plugins", "engine"]),
+    ("config", &["contract"]),
     (
         "runtime",
         &["contract", "engine", "tools", "dialects", "hosts", "store", "web", "plugins", "mcp", "agent", "config"],

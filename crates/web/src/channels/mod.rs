@@ -7,12 +7,20 @@ mod inbound;
 mod log;
 mod mail;
 mod outlets;
-mod settings;
 mod signal;
 mod webhook;
 
 pub use attachments::Attachments;
+pub use helve_contract::ports::ChannelSettings as Settings;
 pub use hmac::{sign, verify};
 pub use inbound::{Format, Inbound, Taken};
 pub use outlets::Outlets;
-pub use settings::{Settings, Stdout};
+
+/// Whether standard output is free to be written to. A server that speaks through it has it taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdout {
+    /// Nobody else writes to it.
+    Free,
+    /// Another protocol goes through it.
+    Taken,
+}

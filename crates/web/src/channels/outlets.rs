@@ -5,12 +5,10 @@ use std::path::Path;
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Media, Result, nearest,
-    ports::{Address, Channels, Outgoing},
+    ports::{Address, ChannelKind as Kind, Channels, Outgoing},
 };
 
-use super::{
-    Attachments, Settings, Stdout, allow::Allow, log::Log, mail::Mail, settings::Kind, signal::Signal, webhook::Webhook,
-};
+use super::{Attachments, Settings, Stdout, allow::Allow, log::Log, mail::Mail, signal::Signal, webhook::Webhook};
 use crate::{client::Client, search::wire};
 
 /// The most characters of one message.

@@ -126,7 +126,7 @@ impl Chat {
     pub(super) fn drive(&self) -> Result<Driving, Fault> {
         let cancel = CancellationToken::new();
         let settings = self.bench.settings();
-        if !settings.flag("schedule.in_chat") {
+        if !settings.config.schedule.in_chat {
             return Ok(Driving { cancel, work: None });
         }
         let notify = Arc::new(Aloud { screen: self.screen.clone(), told: Told::new(settings) });

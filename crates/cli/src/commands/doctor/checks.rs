@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::Check;
 use crate::{
-    config::{Settings, Standing},
+    config::{Settings, Standing, TaintPolicy},
     setup, shell, state,
 };
 
@@ -32,12 +32,12 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
 
 /// What holds after words of a stranger, and what may not leave.
 fn strangers(settings: &Settings) -> Check {
-    let taint = settings.text("policy.taint").unwrap_or("auto");
+    let taint = settings.config.policy.taint;
     let count = |many: usize, what: &str| format!("{many} {what}{}", if many == 1 { "" } else { "s" });
-    let baits = count(settings.list("secrets.canaries").len(), "canary").replace("canarys", "canaries");
-    let named = count(settings.list("scrub.secrets_env").len(), "named secret");
+    let baits = count(settings.config.secrets.canaries.len(), "canary").replace("canarys", "canaries");
+    let named = count(settings.config.scrub.secrets_env.len(), "named secret");
     let told = format!("policy.taint is {taint}; {baits} and {named} may not be sent out");
-    if taint == "off" {
+    if taint == TaintPolicy::Off {
         Check::weak("strangers", told, "set policy.taint to auto, so that pages cannot steer what goes out")
     } else {
         Check::good("strangers", told)
@@ -113,7 +113,7 @@ fn state_folder(settings: &Settings) -> Vec<Check> {
             format!(
                 "{} keeps long outputs for {} hours; {} there now",
                 spill.display(),
-                settings.number("spill.keep_hours"),
+                settings.config.spill.keep_hours.0,
                 amount(size_of(&spill))
             ),
         ),

@@ -24,7 +24,7 @@ pub(super) struct Posts(Receiver<Taken>);
 
 /// The hooks by the settings.
 pub(super) fn open(settings: &Settings) -> Result<(Hooks, Posts), Fault> {
-    let all = settings.list("hooks").iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    let all = settings.config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
     let (queue, posts) = channel(WAITING);
     Ok((Hooks { all, queue }, Posts(posts)))
 }
@@ -95,8 +95,8 @@ async fn turn(
     let need = Need { id, alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
     let budget = Budget {
-        turns: u32::try_from(settings.number("schedule.max_turns")).ok(),
-        cost: settings.amount("schedule.max_cost"),
+        turns: Some(settings.config.schedule.max_turns),
+        cost: Some(settings.config.schedule.max_cost),
         ..Budget::default()
     };
     let system = prompt::system(&engine, &session, "").await;

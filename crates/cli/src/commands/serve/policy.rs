@@ -5,9 +5,6 @@ use serde_json::{Map, Value, json};
 use super::site::Site;
 use crate::setup;
 
-/// Rules by what they say.
-const RULES: [(&str, &str); 3] = [("deny", "approval.deny"), ("ask", "approval.ask"), ("allow", "approval.allow")];
-
 impl Site {
     /// What holds for calls, and the last that were refused.
     pub(super) fn policy(&self) -> Value {
@@ -20,31 +17,32 @@ impl Site {
                 (it.name.to_owned(), json!({ "mode": mode.name(), "configured": configured.is_some() }))
             })
             .collect();
-        let from = |key: &str| {
-            let found = settings.all().find(|(it, _)| it.name == key).map(|(_, setting)| &setting.from);
-            found.into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        };
-        let rules: Vec<_> = RULES
-            .iter()
-            .flat_map(|(verdict, key)| settings.list(key).into_iter().map(move |rule| (verdict, key, rule)))
-            .map(|(verdict, key, rule)| json!({ "verdict": verdict, "rule": rule, "from": from(key) }))
-            .collect();
-        let value = |key: &str| settings.all().find(|(it, _)| it.name == key).map(|(_, setting)| setting.value.clone());
+        let from = |key: &str| settings.origins(key).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let config = &settings.config;
+        let rules: Vec<_> = [
+            ("deny", "approval.deny", &config.approval.deny),
+            ("ask", "approval.ask", &config.approval.ask),
+            ("allow", "approval.allow", &config.approval.allow),
+        ]
+        .into_iter()
+        .flat_map(|(verdict, key, rules)| rules.iter().map(move |rule| (verdict, key, rule)))
+        .map(|(verdict, key, rule)| json!({ "verdict": verdict, "rule": rule, "from": from(key) }))
+        .collect();
         json!({
             "dialects": dialects,
             "rules": rules,
             "paths": {
-                "deny_read": settings.list("paths.deny_read"), "deny_write": settings.list("paths.deny_write"),
+                "deny_read": config.paths.deny_read, "deny_write": config.paths.deny_write,
             },
             "protected": helve_engine::PROTECTED,
             "programs": {
-                "enabled": settings.flag("tools.shell.enabled"), "allow": settings.list("tools.shell.allow"),
-                "deny": settings.list("tools.shell.deny"),
+                "enabled": config.tools.shell.enabled, "allow": config.tools.shell.allow,
+                "deny": config.tools.shell.deny,
             },
             "sandbox": {
-                "level": value("sandbox.level"), "network": value("sandbox.network"),
-                "allow_hosts": settings.list("sandbox.allow_hosts"), "readable": value("sandbox.readable"),
-                "writable": value("sandbox.writable"), "memory_mb": value("sandbox.memory_mb"),
+                "level": config.sandbox.level, "network": config.sandbox.network,
+                "allow_hosts": config.sandbox.allow_hosts, "readable": config.sandbox.readable,
+                "writable": config.sandbox.writable, "memory_mb": config.sandbox.memory_mb,
             },
             "patience_secs": self.bench.patience().as_secs(),
             "denied": self.hub.denied(),

@@ -5,9 +5,12 @@ mod smtp;
 mod tls;
 
 use async_trait::async_trait;
-use helve_contract::{Call, Error, Result, ports::Outgoing};
+use helve_contract::{
+    Call, Error, Result,
+    ports::{MailChannel, Outgoing},
+};
 
-use super::{outlets::Outlet, settings, webhook::too_large};
+use super::{outlets::Outlet, webhook::too_large};
 use compose::{Letter, Mailbox};
 
 /// The largest file that goes out by mail.
@@ -20,7 +23,7 @@ pub(super) struct Mail {
 }
 
 impl Mail {
-    pub(super) fn new(settings: &settings::Mail, password: Option<String>) -> Result<Self> {
+    pub(super) fn new(settings: &MailChannel, password: Option<String>) -> Result<Self> {
         let login = match (&settings.user, password) {
             (Some(user), Some(password)) => Some((user.clone(), password)),
             (None, None) => None,

@@ -3,7 +3,10 @@
 use std::{net::IpAddr, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use helve_contract::{Error, Result};
+use helve_contract::{
+    Error, Result,
+    ports::{MailChannel, MailTls as Tls},
+};
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
@@ -13,10 +16,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::tls::connector;
-use crate::{
-    channels::settings::{self, Tls},
-    search::clean,
-};
+use crate::search::clean;
 
 /// How long a server may take for one answer, and for all of it.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(settings: &settings::Mail, login: Option<(String, String)>) -> Result<Self> {
+    pub(super) fn new(settings: &MailChannel, login: Option<(String, String)>) -> Result<Self> {
         let (host, tls) = (settings.server.trim().to_owned(), settings.tls);
         if tls == Tls::None && login.is_some() && !is_here(&host) {
             return Err(Error::failed("a password is not sent in the clear; set tls to starttls or implicit"));

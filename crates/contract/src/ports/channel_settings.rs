@@ -1,70 +1,84 @@
-//! What the operator says about channels.
+//! The settings of channels: one table `[channels.NAME]` each.
 
-use helve_contract::{Error, Result};
-use serde::{Deserialize, de::DeserializeOwned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// A channel as it is configured: `[channels.NAME]`.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What the model calls it.
+use crate::{Error, Result};
+
+/// The settings of one channel: `[channels.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ChannelSettings {
+    /// What the model calls it: the NAME of the table.
+    #[serde(skip)]
     pub name: String,
-    /// Who may be written to.
+    /// The addresses that may be written to.
     pub allow: Vec<String>,
-    pub(super) kind: Kind,
+    /// Its kind, which is its name unless `kind` says otherwise, and what belongs to the kind.
+    #[serde(flatten)]
+    pub kind: ChannelKind,
 }
 
-/// Whether standard output is free to be written to. A server that speaks through it has it taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stdout {
-    /// Nobody else writes to it.
-    Free,
-    /// Another protocol goes through it.
-    Taken,
+/// What kind of channel it is, with the settings of that kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// Lines in a file or a stream.
+    Log(LogChannel),
+    /// Signed HTTP requests.
+    Webhook(WebhookChannel),
+    /// Mail over SMTP.
+    Mail(MailChannel),
+    /// Signal, through a signal-cli daemon.
+    Signal(SignalChannel),
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Log(Log),
-    Webhook(Webhook),
-    Mail(Mail),
-    Signal(Signal),
-}
-
-#[derive(Clone, Debug, Deserialize)]
+/// Lines in a file or a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Log {
+pub struct LogChannel {
     /// `stderr`, `stdout`, or a file.
     #[serde(default = "stderr")]
-    pub(super) to: String,
+    pub to: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// Signed HTTP requests to one address.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Webhook {
-    pub(super) url: String,
-    pub(super) secret_env: Option<String>,
+pub struct WebhookChannel {
+    /// Where requests go.
+    pub url: String,
+    /// The variable with the secret that signs them.
+    pub secret_env: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// Mail over SMTP.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Mail {
-    pub(super) server: String,
-    pub(super) port: Option<u16>,
+pub struct MailChannel {
+    /// The mail server.
+    pub server: String,
+    /// Its port; the usual one of `tls` without it.
+    pub port: Option<u16>,
+    /// How the connection is encrypted.
     #[serde(default)]
-    pub(super) tls: Tls,
-    pub(super) user: Option<String>,
-    pub(super) password_env: Option<String>,
-    pub(super) from: String,
-    pub(super) subject: Option<String>,
+    pub tls: MailTls,
+    /// The user to log in as.
+    pub user: Option<String>,
+    /// The variable with the password.
+    pub password_env: Option<String>,
+    /// The sender: `NAME <a@b.org>`.
+    pub from: String,
+    /// The subject of messages.
+    pub subject: Option<String>,
     /// A file of certificates to trust instead of the system's.
-    pub(super) ca_file: Option<String>,
+    pub ca_file: Option<String>,
 }
 
-/// How a mail server is spoken to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+/// How the connection to a mail server is encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Tls {
+pub enum MailTls {
     /// In the clear first, and then no further without TLS.
     #[default]
     Starttls,
@@ -74,12 +88,15 @@ pub(super) enum Tls {
     None,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// Signal, through a signal-cli daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Signal {
+pub struct SignalChannel {
+    /// Where the daemon listens.
     #[serde(default = "signal_cli")]
-    pub(super) url: String,
-    pub(super) account: Option<String>,
+    pub url: String,
+    /// The account to send from, where the daemon has several.
+    pub account: Option<String>,
 }
 
 fn stderr() -> String {
@@ -90,7 +107,7 @@ fn signal_cli() -> String {
     "http://127.0.0.1:8080".to_owned()
 }
 
-impl Settings {
+impl ChannelSettings {
     /// Reads one channel, or says what is wrong with it.
     pub fn read(name: &str, value: &Value) -> Result<Self> {
         let told = |why: String| Error::failed(format!("the channel `{name}` {why}"));
@@ -109,10 +126,10 @@ impl Settings {
         let kind = map.remove("kind").unwrap_or_else(|| Value::from(name));
         let rest = Value::Object(map);
         let kind = match kind.as_str() {
-            Some("log") => Kind::Log(part(rest).map_err(told)?),
-            Some("webhook") => Kind::Webhook(part(rest).map_err(told)?),
-            Some("mail") => Kind::Mail(part(rest).map_err(told)?),
-            Some("signal") => Kind::Signal(part(rest).map_err(told)?),
+            Some("log") => ChannelKind::Log(part(rest).map_err(told)?),
+            Some("webhook") => ChannelKind::Webhook(part(rest).map_err(told)?),
+            Some("mail") => ChannelKind::Mail(part(rest).map_err(told)?),
+            Some("signal") => ChannelKind::Signal(part(rest).map_err(told)?),
             _ => return Err(told("needs a `kind`: log, webhook, mail or signal".into())),
         };
         Ok(Self { name: name.to_owned(), allow, kind })
@@ -140,7 +157,7 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong_with_a_channel() {
-        let told = |value: Value| Settings::read("x", &value).unwrap_err().to_string();
+        let told = |value: Value| ChannelSettings::read("x", &value).unwrap_err().to_string();
         assert_eq!(
             told(json!({"kind": "log"})),
             "the channel `x` does not say who may be written to; set `allow`, or allow = [\"*\"] for anybody"
@@ -153,6 +170,6 @@ mod tests {
             told(json!({"kind": "log", "allow": ["*"], "secret": 1})),
             "the channel `x` is not understood: unknown field `secret`, expected `to`"
         );
-        assert!(Settings::read("log", &json!({"allow": ["*"]})).is_ok());
+        assert!(ChannelSettings::read("log", &json!({"allow": ["*"]})).is_ok());
     }
 }
