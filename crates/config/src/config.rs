@@ -124,8 +124,9 @@ settings! {
         /// These tools do not exist, whatever other settings say.
         disable: Vec<String> = Vec::new(), Adds;
         /// Programs that bring tools, each a path or `{ path, args, env }`. They are started in the sandbox when a
-        /// session begins.
-        plugins: Vec<PluginProgram> = Vec::new(), Never;
+        /// session begins. A project adds its plugins once `helve config trust` listed them; trust covers their files in
+        /// the project, and ends when one of them changes.
+        plugins: Vec<PluginProgram> = Vec::new(), Adds;
         /// The most bytes of one reply. Without it: the limit of the dialect.
         #[schemars(range(min = 1_024, max = 10_485_760))]
         max_output_bytes: Option<u64> = None, May;

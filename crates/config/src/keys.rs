@@ -357,7 +357,7 @@ mod tests {
             assert!(value.is_null() || key.kind.check(value).is_ok(), "{}", key.name);
             assert!(key.about.ends_with(['.', ')']), "{}", key.name);
             assert!(!matches!(key.kind, Kind::Number(_, u64::MAX)), "{} has no upper bound", key.name);
-            let list = matches!(key.kind, Kind::List | Kind::Paths);
+            let list = matches!(key.kind, Kind::List | Kind::Paths | Kind::Programs);
             assert!(key.project != Project::Adds || list, "{}", key.name);
             assert!(key.project != Project::TurnsOff || key.kind == Kind::Flag, "{}", key.name);
         }
@@ -384,6 +384,7 @@ mod tests {
         assert_eq!(row("host.ssh.port"), (Kind::Number(1, 65_535), "22".into(), Never));
         assert_eq!(row("model.price_in"), (Kind::Amount, "null".into(), Never));
         assert_eq!(row("schedule.max_cost"), (Kind::Amount, "0.5".into(), Never));
+        assert_eq!(row("tools.plugins"), (Kind::Programs, "[]".into(), Adds));
         assert_eq!(row("plugins"), (Kind::Programs, "[]".into(), Never));
         assert_eq!(row("wasm"), (Kind::Modules, "[]".into(), Never));
         assert_eq!(row("mcp.servers"), (Kind::Servers, "{}".into(), Never));

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Config, state,
-    values::{ConfigPath, DialectName},
+    values::{ConfigPath, DialectName, PluginProgram},
 };
 
 /// A setting given on the command line.
@@ -106,7 +106,7 @@ pub struct Settings {
 type Layer = Vec<(&'static Key, Value, Origin)>;
 
 impl Settings {
-    /// Reads all places. Nothing in the project is run, and nothing of it but its settings file is read.
+    /// Reads all layers. Nothing in the project is run, and only its settings file and the files of its plugins are read.
     pub fn load(flags: Vec<Flag>) -> Result<Self, String> {
         let here = env::current_dir().map_err(|error| {
             format!("the current folder cannot be read: {error}. Go to a folder that exists and try again")
@@ -273,21 +273,83 @@ fn from_project(top: &Path, state: Option<&Path>, remarks: &mut Vec<String>) -> 
             return Ok((Vec::new(), Standing::Unreadable(path, error.to_string())));
         }
     };
-    if !state.is_some_and(|state| Trust::new(state).holds(&path, &bytes)) {
+    let Some(trust) = state.map(Trust::new).filter(|trust| trust.holds(&path, &bytes)) else {
         remarks
             .push(format!("{} is ignored until you trust it; read it, then run `helve config trust`", path.display()));
         return Ok((Vec::new(), Standing::Untrusted(path)));
-    }
-    let found = settings_in(&path, &bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    };
+    let found = project_settings(&path, &bytes)?;
     let origin = Origin::Project(path.clone());
-    let layer = found.into_iter().map(|(key, value)| (key, rooted(key, value, top), origin.clone())).collect();
+    let mut layer = Layer::new();
+    for (key, mut value) in found {
+        if let (Project::Adds, Kind::Programs, Value::Array(programs)) = (key.project, key.kind, &mut value) {
+            programs.retain(|program| match changed_file(program, top, &trust) {
+                None => true,
+                Some(file) => {
+                    remarks.push(format!(
+                        "a plugin in {origin} is ignored: {} changed since you trusted it; read it, then run \
+                         `helve config trust`",
+                        file.display()
+                    ));
+                    false
+                }
+            });
+        }
+        layer.push((key, value, origin.clone()));
+    }
     Ok((layer, Standing::Trusted(path)))
+}
+
+/// The settings in a project file, with their paths resolved.
+fn project_settings(path: &Path, bytes: &[u8]) -> Result<Vec<(&'static Key, Value)>, String> {
+    let top = path.parent().unwrap_or(Path::new("/"));
+    let found = settings_in(path, bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(found.into_iter().map(|(key, value)| (key, rooted(key, value, top))).collect())
+}
+
+/// A file of a project's plugin that is not as it was when the user trusted it.
+fn changed_file(program: &Value, top: &Path, trust: &Trust) -> Option<PathBuf> {
+    let program = PluginProgram::deserialize(program).ok()?;
+    program_files(&program, top).into_iter().find(|file| !trust.holds_file(file))
+}
+
+/// The files of a plugin that lie in the project: the program, and scripts among its arguments. What they are decides
+/// what runs, so trust covers them too.
+fn program_files(program: &PluginProgram, top: &Path) -> Vec<PathBuf> {
+    let words = std::iter::once(&program.path).chain(&program.args);
+    let files = words.map(|word| top.join(word)).filter(|file| file.is_file());
+    // A link may lead out of the project, and its target can change as well.
+    files.filter(|file| file.starts_with(top) || file.canonicalize().is_ok_and(|it| it.starts_with(top))).collect()
+}
+
+/// What a project file asks for that runs programs; shown to the user who trusts it.
+pub struct ProjectPlugins {
+    /// The programs, in the order of the file.
+    pub programs: Vec<PluginProgram>,
+    /// Their files in the project, whose content trust covers.
+    pub files: Vec<PathBuf>,
+}
+
+impl ProjectPlugins {
+    /// Reads them from the project's settings file. Fails where the file is not a valid settings file.
+    pub fn read(path: &Path, bytes: &[u8]) -> Result<Self, String> {
+        let top = path.parent().unwrap_or(Path::new("/"));
+        let found = project_settings(path, bytes)?;
+        let lists = found.into_iter().filter(|(key, _)| key.kind == Kind::Programs && key.project == Project::Adds);
+        let programs: Vec<PluginProgram> =
+            lists.filter_map(|(_, value)| Vec::deserialize(value).ok()).flatten().collect();
+        let files = programs.iter().flat_map(|it| program_files(it, top)).collect();
+        Ok(Self { programs, files })
+    }
 }
 
 fn from_environment(here: &Path, remarks: &mut Vec<String>) -> Result<Layer, String> {
     let mut layer = Vec::new();
     let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
     let mut given: Vec<_> = env::vars_os().filter(ours).collect();
+    if given.is_empty() {
+        return Ok(layer);
+    }
     let aliases = ALIASES.iter().filter_map(|(alias, real)| Some((*alias, Key::named(real)?)));
     let names = || aliases.clone().chain(KEYS.iter().map(|key| (key.name, key)));
     for (name, key) in names() {
@@ -324,13 +386,12 @@ fn from_flags(here: &Path, flags: Vec<Flag>) -> Result<Layer, String> {
     Ok(layer)
 }
 
-/// Puts a layer over what is set. Lists that a project may add to add up.
+/// Puts a layer over what is set. Lists of refusals add up, and a project adds its plugins to those of the user.
 fn lay(set: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
     for (key, value, origin) in layer {
+        let adds = key.project == Project::Adds && (key.kind != Kind::Programs || matches!(origin, Origin::Project(_)));
         match (set.get_mut(key.name), value) {
-            (Some(Setting { value: Value::Array(there), from }), Value::Array(more))
-                if key.project == Project::Adds =>
-            {
+            (Some(Setting { value: Value::Array(there), from }), Value::Array(more)) if adds => {
                 from.push(origin);
                 for item in more {
                     if !there.contains(&item) {
@@ -432,4 +493,101 @@ fn canonical(path: &Path) -> Result<PathBuf, String> {
     let next = "name a folder that exists with --workspace";
     let real = path.canonicalize().map_err(|error| format!("the workspace {}: {error}; {next}", path.display()))?;
     if real.is_dir() { Ok(real) } else { Err(format!("the workspace {} is not a folder; {next}", path.display())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn config_with(name: &'static str, value: Value) -> Result<Config, String> {
+        let from = vec![Origin::Default];
+        config_of(&BTreeMap::from([(name, Setting { value, from })]))
+    }
+
+    /// Values that the key table accepts for this kind.
+    fn samples(kind: Kind) -> Vec<Value> {
+        match kind {
+            Kind::Text => vec![json!("x")],
+            Kind::Flag => vec![json!(true), json!(false)],
+            Kind::Number(least, most) => vec![json!(least), json!(most)],
+            Kind::Amount => vec![json!(0), json!(2), json!(1.5)],
+            Kind::Choice(words) => words.iter().map(|it| json!(it)).collect(),
+            Kind::List => vec![json!([]), json!(["a", "b"])],
+            Kind::Path => vec![json!("/a")],
+            Kind::Paths => vec![json!([]), json!(["/a", "/b"])],
+            Kind::Programs => vec![json!([]), json!(["p", { "path": "q", "args": ["-v"], "env": { "A": "b" } }])],
+            Kind::Modules => vec![json!([]), json!(["m.wasm", { "path": "n.wasm", "name": "n", "other": 1 }])],
+            Kind::Servers => vec![
+                json!({}),
+                json!({ "a": { "command": "x", "args": ["y"], "env": { "K": "v" }, "cwd": "/", "enabled": false } }),
+                json!({ "b": { "url": "https://b.example", "type": "sse", "timeout_secs": 5, "roots": true } }),
+            ],
+            Kind::Channels => vec![
+                json!({}),
+                json!({ "log": { "allow": ["*"] }, "post": { "kind": "webhook", "url": "https://x.example", "allow": [] } }),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_the_table_accepts_fits_the_types_and_is_found_under_its_name() {
+        for key in KEYS.iter() {
+            for value in samples(key.kind) {
+                assert_eq!(key.kind.check(value.clone()), Ok(value.clone()), "{}", key.name);
+                let config = config_with(key.name, value.clone()).unwrap_or_else(|why| panic!("{}: {why}", key.name));
+                let tree = serde_json::to_value(&config).unwrap();
+                let pointer = format!("/{}", key.name.replace('.', "/"));
+                let seen = tree.pointer(&pointer).unwrap_or_else(|| panic!("{} is nowhere", key.name));
+                match key.kind {
+                    Kind::Programs | Kind::Modules => {
+                        assert_eq!(seen.as_array().map(Vec::len), value.as_array().map(Vec::len), "{}", key.name);
+                    }
+                    Kind::Servers | Kind::Channels => {
+                        assert!(seen.as_object().unwrap().keys().eq(value.as_object().unwrap().keys()), "{}", key.name);
+                    }
+                    Kind::Amount => assert_eq!(seen.as_f64(), value.as_f64(), "{}", key.name),
+                    _ => assert_eq!(*seen, value, "{}", key.name),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unset_settings_have_their_defaults() {
+        assert_eq!(config_of(&BTreeMap::new()), Ok(Config::default()));
+        let tree = serde_json::to_value(Config::default()).unwrap();
+        for key in KEYS.iter() {
+            let pointer = format!("/{}", key.name.replace('.', "/"));
+            assert_eq!(tree.pointer(&pointer), Some(&key.default), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn tables_become_typed_values() {
+        let config = config_with("roots", json!(["/a", "/b:rw"])).unwrap();
+        assert_eq!(config.roots.iter().map(|it| it.writable).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(config.roots[1].path, Path::new("/b"));
+        let config = config_with("tools.plugins", json!(["p", { "path": "q", "args": ["-v"] }])).unwrap();
+        assert_eq!(config.all_plugins().map(PluginProgram::argv).collect::<Vec<_>>(), [vec!["p"], vec!["q", "-v"]]);
+        let config = config_with("wasm", json!(["m.wasm", { "path": "n.wasm", "name": "n" }])).unwrap();
+        assert!(config.wasm[0].definition.is_empty() && config.wasm[1].definition["name"] == "n");
+        let config = config_with("channels", json!({ "log": { "allow": ["me"] } })).unwrap();
+        assert_eq!(
+            (config.channels[0].name.as_str(), config.channels[0].allow.as_slice()),
+            ("log", &["me".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn a_project_adds_plugins_and_a_variable_replaces_them() {
+        let key = Key::named("tools.plugins").unwrap();
+        let mut set = BTreeMap::new();
+        lay(&mut set, vec![(key, json!(["/mine"]), Origin::User("u".into()))]);
+        lay(&mut set, vec![(key, json!(["/p/x"]), Origin::Project("p".into()))]);
+        assert_eq!(set["tools.plugins"].value, json!(["/mine", "/p/x"]));
+        lay(&mut set, vec![(key, json!(["/y"]), Origin::Variable("V".into()))]);
+        assert_eq!(set["tools.plugins"].value, json!(["/y"]));
+    }
 }

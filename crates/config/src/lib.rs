@@ -17,7 +17,7 @@ pub use config::{
     StoreConfig, ToolsConfig, WebConfig,
 };
 pub use keys::{KEYS, Key, Kind, Project, shown};
-pub use layers::{Flag, Origin, Setting, Settings, Standing};
+pub use layers::{Flag, Origin, ProjectPlugins, Setting, Settings, Standing};
 pub use source::{project_file, read_limited, user_file, xdg};
 pub use trust::Trust;
 pub use values::{

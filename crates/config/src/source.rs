@@ -46,13 +46,19 @@ fn existing(folder: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
 }
 
-/// The bytes of a small regular file. A pipe or device in its place is refused without waiting for it.
-pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+/// Opens a regular file. A pipe or device in its place is refused without waiting for it.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
+    Ok(file)
+}
+
+/// The bytes of a small regular file.
+pub fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {

@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use super::source::read_limited;
+use super::source::{open_regular, read_limited};
 
 /// The list of trusted files, in the state folder, readable by its owner alone.
 pub struct Trust {
@@ -26,6 +26,21 @@ impl Trust {
     /// Whether this file with this content was accepted.
     pub fn holds(&self, path: &Path, content: &[u8]) -> bool {
         path.to_str().and_then(|path| self.list().remove(path)).is_some_and(|hash| hash == digest(content))
+    }
+
+    /// Whether this file was accepted with the content that it has now. It may be of any size.
+    pub fn holds_file(&self, path: &Path) -> bool {
+        let accepted = path.to_str().and_then(|path| self.list().remove(path));
+        accepted.is_some_and(|hash| file_digest(path).is_ok_and(|now| now == hash))
+    }
+
+    /// Accepts a file with the content that it has now.
+    pub fn add_file(&self, path: &Path) -> io::Result<()> {
+        let hash = file_digest(path)?;
+        let _alone = self.lock()?;
+        let mut list = self.whole()?;
+        list.insert(text(path)?.to_owned(), hash);
+        self.save(&list)
     }
 
     /// Accepts a file with this content.
@@ -105,6 +120,19 @@ fn text(path: &Path) -> io::Result<&str> {
     path.to_str().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its path is not UTF-8; rename the folder"))
 }
 
+/// The digest of a regular file, read in pieces.
+fn file_digest(path: &Path) -> io::Result<String> {
+    let mut file = open_regular(path)?;
+    let (mut hasher, mut piece) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        let count = file.read(&mut piece)?;
+        if count == 0 {
+            return Ok(crate::state::hex(&hasher.finalize()));
+        }
+        hasher.update(&piece[..count]);
+    }
+}
+
 fn digest(content: &[u8]) -> String {
     crate::state::hex(&Sha256::digest(content))
 }
@@ -123,6 +151,13 @@ mod tests {
         assert!(trust.holds(file, b"a") && !trust.holds(file, b"b") && !trust.holds(Path::new("/q/helve.toml"), b"a"));
         assert_eq!(state.join("trust.json").metadata().unwrap().mode() & 0o777, 0o600);
         assert!(trust.remove(file).unwrap() && !trust.remove(file).unwrap());
+        let program = state.join("program");
+        fs::write(&program, "a").unwrap();
+        assert!(!trust.holds_file(&program));
+        trust.add_file(&program).unwrap();
+        assert!(trust.holds_file(&program) && trust.holds(&program, b"a"));
+        fs::write(&program, "b").unwrap();
+        assert!(!trust.holds_file(&program));
         fs::remove_dir_all(state).unwrap();
     }
 }

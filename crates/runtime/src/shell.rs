@@ -45,7 +45,10 @@ pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) ->
     }
     let host = match settings.config.host.kind {
         HostKind::Docker => container(settings, folders.protected, workspace),
-        HostKind::Local | HostKind::Ssh | HostKind::E2b => host(settings, folders.scratch, folders.protected)?,
+        HostKind::Local => host(settings, folders.scratch, folders.protected)?,
+        kind @ (HostKind::Ssh | HostKind::E2b) => {
+            return Err(Fault::usage(format!("host.kind: `{kind}` is not available here; use `local` or `docker`")));
+        }
     };
     let host = routed(settings, host)?;
     let tasks = Runner::new(host.clone(), folders.output);

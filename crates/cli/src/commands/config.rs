@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Choice;
 use crate::{
-    config::{Settings, Standing, Trust, project_file, read_limited, shown, user_file},
+    config::{ProjectPlugins, Settings, Standing, Trust, project_file, read_limited, shown, user_file},
     fault::{Fault, Outcome},
     print::{Ink, ink},
     remark, say, state,
@@ -135,7 +135,16 @@ fn trust(choice: &Choice) -> Result<(), Fault> {
     if let Some(note) = note {
         remark!("helve: {note}");
     }
-    Trust::new(&folder).add(&file, &bytes)?;
+    let plugins = ProjectPlugins::read(&file, &bytes).map_err(|why| Fault::failed(format!("not trusted: {why}")))?;
+    let trust = Trust::new(&folder);
+    for path in &plugins.files {
+        trust.add_file(path)?;
+    }
+    trust.add(&file, &bytes)?;
+    for program in &plugins.programs {
+        let argv = crate::print::harmless(&program.argv().join(" "));
+        say!("a session will start the plugin {argv} in the sandbox");
+    }
     say!("{} is trusted as it is now; `helve config` shows what it changes", file.display());
     Ok(())
 }

@@ -31,6 +31,59 @@ fn later_places_win_and_say_so() {
 }
 
 #[test]
+fn a_preset_shows_the_dialect_that_it_chooses() {
+    let desk = Desk::new();
+    let preset = ["--set", "tools.preset=readonly"];
+    assert_eq!(setting(&desk, "dialect", &preset), json!({ "value": "preset", "from": "tools.preset" }));
+    let both = ["--set", "tools.preset=readonly", "--dialect", "solo"];
+    assert_eq!(setting(&desk, "dialect", &both), json!({ "value": "solo", "from": "--dialect" }));
+}
+
+#[test]
+fn a_trusted_project_adds_plugins_until_their_files_change() {
+    let desk = Desk::new();
+    desk.put("home/.config/helve/helve.toml", "[tools]\nplugins = ['/opt/mine']\n");
+    desk.put(
+        "work/helve.yaml",
+        "tools:\n  plugins:\n    - path: ./plugins/own\n    - {path: sh, args: [plugins/x.sh]}\n",
+    );
+    desk.put("work/plugins/own", "#!/bin/sh\n");
+    desk.put("work/plugins/x.sh", "exit\n");
+    let seen = || setting(&desk, "tools.plugins", &[])["value"].clone();
+    assert_eq!(seen(), json!(["/opt/mine"]));
+
+    let told = "a session will start the plugin DESK/work/./plugins/own in the sandbox\n\
+                a session will start the plugin sh plugins/x.sh in the sandbox\n\
+                DESK/work/helve.yaml is trusted as it is now; `helve config` shows what it changes\n";
+    assert_eq!(desk.run(&["config", "trust"]).all(), (0, told, ""));
+    let (own, script) =
+        (json!({ "path": "DESK/work/./plugins/own" }), json!({ "path": "sh", "args": ["plugins/x.sh"] }));
+    assert_eq!(seen(), json!(["/opt/mine", own, script]));
+
+    // The settings are the same; the programs are not.
+    desk.put("work/plugins/x.sh", "touch PWN\n");
+    assert_eq!(seen(), json!(["/opt/mine", own]));
+    desk.put("work/plugins/own", "#!/bin/sh\ntouch PWN\n");
+    assert_eq!(seen(), json!(["/opt/mine"]));
+    let ran = desk.run(&["config"]);
+    let why =
+        "helve: a plugin in DESK/work/helve.yaml is ignored: DESK/work/./plugins/own changed since you trusted it";
+    assert!(ran.err.contains(why), "{}", ran.err);
+    desk.run(&["config", "trust"]);
+    assert_eq!(seen(), json!(["/opt/mine", own, script]));
+}
+
+#[test]
+fn a_project_file_with_a_mistake_is_not_trusted() {
+    let desk = Desk::new();
+    desk.put("work/helve.toml", "dialetc = 'solo'\n");
+    let ran = desk.run(&["config", "trust"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("not trusted: DESK/work/helve.toml: unknown setting `dialetc`"), "{}", ran.err);
+    assert_eq!(desk.run(&["config", "path"]).code, 0);
+}
+
+#[test]
 fn refusals_add_up() {
     let desk = Desk::new().env("HELVE_TOOLS_DISABLE", "WebFetch,Bash");
     desk.put("home/.config/helve/helve.toml", "[tools]\ndisable = ['Bash']\n");
