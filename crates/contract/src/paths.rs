@@ -289,12 +289,23 @@ impl Workspace {
         if roots.is_empty() { "another session's workspace".to_owned() } else { roots.join(", ") }
     }
 
+    /// Whether a root is the vault: commands do not see it, and `vault_copyto` is the only tool that copies from it.
+    #[must_use]
+    pub fn is_vault(&self, root: &Root) -> bool {
+        is_vault(self.reading, root)
+    }
+
     fn shown_root(&self, root: &Root) -> String {
         match (self.reading, &root.name) {
             (Reading::Virtual, Some(name)) => format!("/{name}"),
             _ => show(&root.dir),
         }
     }
+}
+
+/// Only dialects with virtual roots have a vault; elsewhere a root may happen to have this name.
+fn is_vault(reading: Reading, root: &Root) -> bool {
+    reading == Reading::Virtual && root.name.as_deref() == Some("vault")
 }
 
 /// A path that has passed the rules. Only a [`Workspace`] makes one, so no tool can forget to ask.
@@ -316,6 +327,12 @@ impl SafePath {
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// Whether its root is the vault, which commands do not see.
+    #[must_use]
+    pub fn is_in_vault(&self) -> bool {
+        is_vault(self.reading, &self.root)
     }
 
     /// The path beneath the root: clean, without `..`, empty for the root itself.
@@ -749,6 +766,19 @@ mod tests {
             assert_eq!(seen(Reading::Relative, path, Access::Write), path);
         }
         assert_eq!(seen(Reading::Relative, "a//b/./c/", Access::Read), "a/b/c");
+    }
+
+    #[test]
+    fn only_virtual_roots_have_a_vault() {
+        for (reading, expected) in
+            [(Reading::Virtual, [false, true]), (Reading::Absolute, [false; 2]), (Reading::Relative, [false; 2])]
+        {
+            let workspace = workspace(reading);
+            let roots = [0, 1].map(|at| workspace.roots()[at].clone());
+            assert_eq!(roots.clone().map(|root| workspace.is_vault(&root)), expected);
+            let paths = roots.map(|root| workspace.at(&root.dir, "", Access::Read).unwrap().is_in_vault());
+            assert_eq!(paths, expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod search;
 
 use std::{num::NonZeroU64, time::Duration};
 
-use helve_contract::{Entry, Error, Keep, Reading, Reply, Result};
+use helve_contract::{Entry, Error, Keep, Reading, Reply, Result, ports::Streams};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
 use helve_tools::{agents, artifacts, fs, git, plan::Draft, shell};
 use schemars::JsonSchema;
@@ -193,6 +193,7 @@ impl From<Bash> for shell::Run {
             // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
             timeout: Some(Duration::from_millis(timeout.filter(|it| *it > 0).unwrap_or(120_000))),
             keep: Keep::Tail,
+            streams: Streams::Separate,
             ..Self::default()
         }
     }

@@ -13,7 +13,7 @@ mod tasks;
 pub use docker::Docker;
 pub use e2b::E2b;
 pub use local::{Local, Spawn};
-pub use remote::{Allowed, Remote, Routed, Ssh, host_exec, run_forced, serve};
+pub use remote::{Allowed, ForcedCommand, Remote, Routed, Ssh, host_exec, run_forced, serve};
 pub use sandbox::{Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings, Trial, Wanted};
 pub use supervise::{harden, inner_stage, leashed, let_go_beyond, stage_edition};
 pub use tasks::Runner;

@@ -9,7 +9,7 @@ use std::{
 
 use helve_contract::{
     Call, Error, Reply, Result,
-    ports::{Command, Host, Input, Network, Noticed, Process},
+    ports::{Command, Host, Input, Network, Noticed, Process, Streams},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -170,6 +170,8 @@ impl Running {
             network: Network::Configured,
             terminal: None,
             tell_dir: false,
+            // Standard output carries the protocol alone.
+            streams: Streams::Separate,
         };
         let process = host.spawn(&command).await?;
         let mut running =

@@ -416,7 +416,8 @@ pub struct Command {
     pub argv: Vec<String>,
     /// Where it starts.
     pub dir: SafePath,
-    /// Every root of the session: what it may read and write.
+    /// Every root of the session: what it may read and write. A host keeps the vault out of the command's sight
+    /// ([`SafePath::is_in_vault`]), or refuses the command where it cannot.
     pub roots: Vec<SafePath>,
     /// What else is in its environment, from the caller; filtered by the host.
     pub env: Environment,
@@ -428,6 +429,18 @@ pub struct Command {
     pub terminal: Option<Terminal>,
     /// Find out which folder its shell ends in, where the host can.
     pub tell_dir: bool,
+    /// Whether standard output and standard error share one pipe.
+    pub streams: Streams,
+}
+
+/// How a program's standard output and standard error reach the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Streams {
+    /// Through one pipe, so that bytes arrive in the order written. All of them are reported as [`Noticed::Stdout`].
+    #[default]
+    Merged,
+    /// Through two pipes. The order between the two is lost.
+    Separate,
 }
 
 /// Names and values for a child's environment.
@@ -486,7 +499,7 @@ pub trait Process: Send {
 /// Something that a running program did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Noticed {
-    /// It wrote to standard output.
+    /// It wrote to standard output, or to either stream with [`Streams::Merged`].
     Stdout(Vec<u8>),
     /// It wrote to standard error.
     Stderr(Vec<u8>),
@@ -503,7 +516,7 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// It left processes behind that held its output open; they were ended.
     pub left_behind: bool,
-    /// What a wall refused while it ran, in words for the model ("writing /etc/x was refused by the sandbox …").
+    /// Remarks for the model: what the sandbox refused while it ran, or that it ran on another machine than expected.
     pub denials: Vec<String>,
     /// The folder that its shell ended in, where that was asked for and the shell said it. Nobody has checked it.
     #[serde(default)]

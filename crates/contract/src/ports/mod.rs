@@ -25,7 +25,7 @@ pub use documents::{Documents, NoDocuments, PdfPages, Picture};
 pub use host::{
     Absence, Change, Chunk, Command, Content, Contents, Environment, Exit, Expect, FileHits, Find, Found, FoundFile,
     GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,
-    Noticed, Order, Output, Process, Signal, Span, Stamp, Stat, Terminal, Written,
+    Noticed, Order, Output, Process, Signal, Span, Stamp, Stat, Streams, Terminal, Written,
 };
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{

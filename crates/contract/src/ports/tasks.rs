@@ -35,6 +35,12 @@ pub trait Tasks: Send + Sync {
 
     /// Forgets a task that was run in the foreground and has been answered for. Its output file stays until it expires.
     async fn forget(&self, call: &Call, id: &TaskId);
+
+    /// Whether a task in the background goes on after the call that started it. False in a process that serves one
+    /// call and exits: its tasks end with it.
+    fn outlives_call(&self) -> bool {
+        true
+    }
 }
 
 /// The id of a task: opaque, never a process id.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Keep, Reply};
+use helve_contract::{Keep, Reply, ports::Streams};
 use helve_tools::{fs, plan::Draft, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,7 @@ impl From<PlanBash> for Draft<shell::Run> {
             script: command,
             timeout: Some(Duration::from_secs(30)),
             keep: Keep::Head,
+            streams: Streams::Separate,
             ..shell::Run::default()
         })
     }

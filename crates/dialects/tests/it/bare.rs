@@ -5,7 +5,7 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Command, Exit, Input, Level, Noticed, Process, Signal},
+    ports::{Command, Exit, Input, Level, Noticed, Process, Signal, Streams},
 };
 use helve_hosts::Spawn;
 use tokio::{
@@ -21,8 +21,9 @@ impl Spawn for Bare {
         let script = command.script.as_deref().unwrap_or("exec \"$@\"");
         let ended_in = command.tell_dir.then(|| tempfile::NamedTempFile::new().unwrap().into_temp_path());
         let trap = ended_in.as_ref().map(|file| format!("trap 'pwd -P >{}' EXIT\n", file.display()));
+        let merge = if command.streams == Streams::Merged { "exec 2>&1\n" } else { "" };
         let mut child = tokio::process::Command::new("bash")
-            .args(["--noprofile", "--norc", "-c", &(trap.unwrap_or_default() + script), "bash"])
+            .args(["--noprofile", "--norc", "-c", &(merge.to_owned() + &trap.unwrap_or_default() + script), "bash"])
             .args(&command.argv)
             .current_dir(command.dir.on_host())
             .envs(command.env.iter().cloned())

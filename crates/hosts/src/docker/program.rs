@@ -5,7 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Command, Exit, Input, Level, Noticed, Process, Signal},
+    ports::{Command, Exit, Input, Level, Noticed, Process, Signal, Streams},
 };
 use serde_json::json;
 use tokio::{
@@ -25,12 +25,16 @@ const MOST_TYPED: usize = 256;
 /// The variable by which a program and all that came from it are known.
 const MARK: &str = "HELVE_TASK";
 
-/// Says its number first, on standard error, and becomes the program.
-const BEGIN: &str = r#"echo "$$" >&2; exec "$@""#;
+/// Writes its number to standard error, merges the streams if the first argument asks for that, and becomes the program.
+const BEGIN: &str = r#"echo "$$" >&2
+if [ "$1" = merged ]; then exec 2>&1; fi
+shift
+exec "$@""#;
 /// The same for a script: bash where there is one, else sh; no profile is read.
 const BEGIN_SCRIPT: &str = r#"echo "$$" >&2
-if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc -c "$1"; fi
-exec sh -c "$1""#;
+if [ "$1" = merged ]; then exec 2>&1; fi
+if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc -c "$2"; fi
+exec sh -c "$2""#;
 /// Signals the group of a program, and everything that carries its mark, wherever it went. What is killed is stopped
 /// first, so that it cannot outrun the walk by forking.
 const END: &str = r#"send() {
@@ -75,9 +79,10 @@ impl Program {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
         let mark = format!("{MARK}={:032x}", u128::from_ne_bytes(random));
+        let streams = if command.streams == Streams::Merged { "merged" } else { "separate" };
         let mut argv = match &command.script {
-            Some(script) => vec!["/bin/sh", "-c", BEGIN_SCRIPT, "helve", script],
-            None => vec!["/bin/sh", "-c", BEGIN, "helve"],
+            Some(script) => vec!["/bin/sh", "-c", BEGIN_SCRIPT, "helve", streams, script],
+            None => vec!["/bin/sh", "-c", BEGIN, "helve", streams],
         };
         if command.script.is_none() {
             argv.extend(command.argv.iter().map(String::as_str));

@@ -152,6 +152,7 @@ impl Host for Memory {
             dir: command.dir.on_host(),
             env: command.env.clone(),
             input: command.input.clone(),
+            streams: command.streams,
             ..Script::new(script)
         };
         Ok(Box::new(shell::start(self, script).await?))

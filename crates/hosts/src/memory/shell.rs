@@ -17,7 +17,7 @@ use std::{
 use bashkit::{Bash, ExecOptions, ExecutionLimits, LimitExceeded, MemoryLimits, SessionLimits};
 use helve_contract::{
     Error, Result, async_trait,
-    ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal},
+    ports::{Environment, Exit, GRACE, Input, Level, Noticed, Process, Signal, Streams},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},
@@ -58,12 +58,21 @@ pub struct Script {
     pub input: Input,
     /// When it is ended.
     pub limit: Duration,
+    /// With [`Streams::Merged`] all that it writes is in [`Ended::stdout`], in the order written.
+    pub streams: Streams,
 }
 
 impl Script {
     /// A script that starts at home, and reads nothing.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), dir: HOME.into(), env: Vec::new(), input: Input::Closed, limit: LONGEST }
+        Self {
+            text: text.into(),
+            dir: HOME.into(),
+            env: Vec::new(),
+            input: Input::Closed,
+            limit: LONGEST,
+            streams: Streams::Separate,
+        }
     }
 }
 
@@ -148,6 +157,10 @@ impl Job {
                 return Ended { stderr: format!("bash: {error}\n").into_bytes(), code: 126, ..Ended::default() };
             }
         };
+        let to_stderr: fn(&mut Ended) -> &mut Vec<u8> = match self.script.streams {
+            Streams::Merged => |it| &mut it.stdout,
+            Streams::Separate => |it| &mut it.stderr,
+        };
         let bash = shell.insert(self.bash());
         let script = braces::spelt(&self.script.text);
         let mut options = ExecOptions::new();
@@ -172,7 +185,7 @@ impl Job {
                     .execute(&script)
                     .options(options)
                     .stdout_fn(|piece| keep(written, |it| &mut it.stdout, piece))
-                    .stderr_fn(|piece| keep(written, |it| &mut it.stderr, piece))
+                    .stderr_fn(|piece| keep(written, to_stderr, piece))
                     .cancel_with(self.stop.clone()) => result,
                 () = asked => Err(bashkit::Error::Cancelled),
             }
@@ -182,15 +195,15 @@ impl Job {
         let mut ended = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
             Ok(result) => {
-                ended.code = if is_unbound(result.exit_code, &ended.stderr) { 127 } else { result.exit_code };
+                ended.code = if is_unbound(result.exit_code, to_stderr(&mut ended)) { 127 } else { result.exit_code };
                 if result.stdout_truncated || result.stderr_truncated {
                     let text = format!("bash: the output was cut at {OUTPUT} bytes, which is the most\n");
-                    ended.stderr.extend(text.into_bytes());
+                    to_stderr(&mut ended).extend(text.into_bytes());
                 }
             }
             Err(error) => {
                 let (text, code) = self.told(&error);
-                ended.stderr.extend(text.into_bytes());
+                to_stderr(&mut ended).extend(text.into_bytes());
                 ended.code = code;
             }
         }
@@ -246,7 +259,8 @@ impl Job {
 
 /// Whether a script ended at a variable that is not set, under `set -u`: `bash -c` ends with 127 then.
 fn is_unbound(code: i32, stderr: &[u8]) -> bool {
-    code == 1 && stderr.starts_with(b"bash: line ") && stderr.trim_ascii_end().ends_with(b": unbound variable")
+    let last = stderr.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    code == 1 && last.starts_with(b"bash: line ") && last.ends_with(b": unbound variable")
 }
 
 /// Takes a piece of what a script writes.

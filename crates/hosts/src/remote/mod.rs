@@ -31,7 +31,7 @@ use tokio::{
 
 use self::wire::{Answer, Ask, Deed, OneChange, Order, Place, Tell};
 pub use self::{
-    route::{Allowed, Routed, host_exec, run_forced},
+    route::{Allowed, ForcedCommand, Routed, host_exec, run_forced},
     serve::serve,
     ssh::Ssh,
 };

@@ -5,9 +5,13 @@
 
 use std::{
     io,
-    os::unix::{
-        fs::DirBuilderExt,
-        process::{CommandExt, ExitStatusExt},
+    ops::Deref,
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::DirBuilderExt,
+            process::{CommandExt, ExitStatusExt},
+        },
     },
     path::PathBuf,
     process::Stdio,
@@ -20,7 +24,7 @@ use helve_contract::{
     Error, Result, SafePath,
     ports::{
         Change, Chunk, Command, Exit, Expect, Find, Found, GRACE, Glance, Glimpse, Grep, Host, Input, Item, Kind,
-        Level, Matches, Noticed, Process, Signal, Span, Stat, Written,
+        Level, Matches, Noticed, Process, Signal, Span, Stat, Streams, Written,
     },
 };
 use rustix::{
@@ -98,31 +102,125 @@ fn words(script: &str) -> Option<Vec<String>> {
     (!first.contains('=') && !first.is_empty()).then_some(words)
 }
 
+/// The simple commands of a script, each as its words, where they can be told without a shell. Words before the program
+/// that do not change which program it is (assignments, `if`, `then`, `sudo` …) are left out.
+///
+/// It serves a remark only, so that a program whose name an expansion makes up is missed.
+fn simple_commands(script: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut letters = script.chars().peekable();
+    let mut quote = None;
+    while let Some(letter) = letters.next() {
+        let end_of_word = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>| {
+            if let (Some(word), Some(last)) = (word.take(), commands.last_mut()) {
+                last.push(word);
+            }
+        };
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (Some('\''), _) => word.get_or_insert_default().push(letter),
+            (_, '\\') => match letters.next() {
+                Some('\n') | None => {}
+                Some(letter) => word.get_or_insert_default().push(letter),
+            },
+            // A substitution is a command of its own, inside double quotes too.
+            (_, '`') => {
+                end_of_word(&mut word, &mut commands);
+                commands.push(Vec::new());
+                quote = None;
+            }
+            (_, '$') if letters.peek() == Some(&'(') => {
+                end_of_word(&mut word, &mut commands);
+                commands.push(Vec::new());
+                quote = None;
+            }
+            (Some(_), _) => word.get_or_insert_default().push(letter),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => while letters.next_if(|it| *it != '\n').is_some() {},
+            (None, ';' | '&' | '|' | '(' | ')' | '\n') => {
+                end_of_word(&mut word, &mut commands);
+                commands.push(Vec::new());
+            }
+            (None, '<' | '>') => end_of_word(&mut word, &mut commands),
+            (None, letter) if letter.is_whitespace() => end_of_word(&mut word, &mut commands),
+            (None, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    if let (Some(word), Some(last)) = (word, commands.last_mut()) {
+        last.push(word);
+    }
+    let is_before = |word: &String| {
+        let assigns = word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
+        });
+        assigns || BEFORE_PROGRAM.contains(&word.as_str())
+    };
+    let commands = commands.into_iter().map(|words| words.into_iter().skip_while(is_before).collect::<Vec<_>>());
+    commands.filter(|words| !words.is_empty()).collect()
+}
+
+/// Words after which a program follows.
+const BEFORE_PROGRAM: [&str; 18] = [
+    "!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "exec", "command", "builtin", "sudo",
+    "env", "nohup", "xargs", "nice",
+];
+
 /// One argument for a shell on the other side, so that it is that argument again.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r#"'"'"'"#))
 }
 
-/// What the far side does with a forced command: the words to run, or why not.
-pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<Vec<String>> {
+/// How the near side asks for both streams in one pipe: a shell over there reads it the same way.
+const MERGE: &str = " 2>&1";
+
+/// A command that [`host_exec`] has accepted. It dereferences to its program and arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForcedCommand {
+    argv: Vec<String>,
+    streams: Streams,
+}
+
+impl Deref for ForcedCommand {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.argv
+    }
+}
+
+/// What the far side does with a forced command: what to run, or why not.
+pub fn host_exec(original: Option<&str>, allowed: &Allowed) -> Result<ForcedCommand> {
     let original = original.map(str::trim).filter(|it| !it.is_empty());
     let original = original.ok_or_else(|| Error::denied("denied: no command was sent; there is no shell here"))?;
+    let (original, streams) = match original.strip_suffix(MERGE) {
+        Some(command) => (command, Streams::Merged),
+        None => (original, Streams::Separate),
+    };
     // The near side quotes every word, so that the user's shell on this side would have given them back.
     let argv =
         words(original).ok_or_else(|| Error::denied("denied: the command needs a shell, and there is none here"))?;
     if allowed.has(&argv) {
-        return Ok(argv);
+        return Ok(ForcedCommand { argv, streams });
     }
     Err(Error::denied(format!("denied: `{}` is not in this machine's list of allowed commands", argv.join(" "))))
 }
 
-/// Runs the words on this side, in a process group of their own, with our input and output. Returns the exit code.
+/// Runs the command on this side, in a process group of its own, with our input and output. Returns the exit code.
 ///
 /// When nobody reads our output any more (the connection was closed, the call ran out of time), the group is ended.
 /// What a command leaves running in its group is ended too: it would hold the connection open.
-pub fn run_forced(argv: &[String]) -> io::Result<i32> {
-    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
-    let mut child = std::process::Command::new(program).args(arguments).process_group(0).spawn()?;
+pub fn run_forced(forced: &ForcedCommand) -> io::Result<i32> {
+    let (program, arguments) = forced.argv.split_first().ok_or_else(|| io::Error::other("no command"))?;
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).process_group(0);
+    if forced.streams == Streams::Merged {
+        command.stderr(io::stdout().as_fd().try_clone_to_owned()?);
+    }
+    let mut child = command.spawn()?;
     let group = process::Pid::from_child(&child);
     let ended = process::pidfd_open(group, process::PidfdFlags::empty())?;
     let out = io::stdout();
@@ -152,7 +250,9 @@ pub fn run_forced(argv: &[String]) -> io::Result<i32> {
 /// A host whose listed commands run on another machine. Files, and every other command, stay where they are.
 ///
 /// The other machine has its own folders and its own environment: a routed command starts where its user's sessions
-/// start, without the variables of the call. All of them share one connection, which is made for the first.
+/// start. One that comes with variables or another start folder is refused, because neither can be sent. A script that
+/// has a listed command among others runs here and ends with a remark. All routed commands share one connection, which
+/// is made for the first.
 pub struct Routed {
     inner: Arc<dyn Host>,
     ssh: Ssh,
@@ -183,6 +283,43 @@ impl Routed {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Refuses what cannot be sent along. The other machine has its own folders and environment, and dropping either
+    /// would run another command than the one that was asked for.
+    fn refuse_what_is_not_sent(&self, program: &str, command: &Command) -> Result<()> {
+        let there = format!("`{program}` runs on another machine ({})", self.ssh.host);
+        if command.terminal.is_some() {
+            return Err(Error::denied(format!("{there}, where it gets no terminal")));
+        }
+        if !command.env.is_empty() {
+            let names: Vec<_> = command.env.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(Error::denied(format!(
+                "{there}, which takes no environment variables from here ({}); send it again without them",
+                names.join(", ")
+            )));
+        }
+        let top = command.roots.first().map(SafePath::on_host);
+        if top.is_some_and(|top| top != command.dir.on_host()) {
+            return Err(Error::denied(format!(
+                "{there}, where it starts in its user's own folder: the folder {} does not exist there. Run it from the \
+                 workspace's top folder, without another working directory",
+                command.dir
+            )));
+        }
+        Ok(())
+    }
+
+    /// A remark where a script has a listed command in it and runs here all the same.
+    fn stays_here(&self, command: &Command) -> Option<String> {
+        let script = command.script.as_deref()?;
+        let listed = simple_commands(script).into_iter().find(|argv| self.allowed.has(argv))?;
+        Some(format!(
+            "`{}` ran on this machine, not on {}: only a command without operators is sent there. Run it alone to run it \
+             there.",
+            listed.first().map_or("", String::as_str),
+            self.ssh.host
+        ))
     }
 
     /// The socket of the connection, which is made now where there is none.
@@ -281,15 +418,50 @@ impl Host for Routed {
         self.inner.grep(path, grep).await
     }
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        let Some(argv) = self.route(command)? else { return self.inner.spawn(command).await };
-        if command.terminal.is_some() {
-            return Err(Error::denied(format!("`{}` runs on another machine, where it gets no terminal", argv[0])));
-        }
+        let Some(argv) = self.route(command)? else {
+            let process = self.inner.spawn(command).await?;
+            return Ok(match self.stays_here(command) {
+                Some(remark) => Box::new(Remarked { process, remark }),
+                None => process,
+            });
+        };
+        self.refuse_what_is_not_sent(&argv[0], command)?;
         let socket = self.socket().await?;
-        Ok(Box::new(Sent::start(self.ssh.command(Line::Shared(&socket))?, &argv, &command.input)?))
+        Ok(Box::new(Sent::start(self.ssh.command(Line::Shared(&socket))?, &argv, command)?))
     }
     fn level(&self) -> Level {
         self.inner.level()
+    }
+}
+
+/// A process whose end carries one more remark.
+struct Remarked {
+    process: Box<dyn Process>,
+    remark: String,
+}
+
+#[async_trait]
+impl Process for Remarked {
+    async fn next(&mut self) -> Noticed {
+        match self.process.next().await {
+            Noticed::Exit(mut exit) => {
+                exit.denials.push(self.remark.clone());
+                Noticed::Exit(exit)
+            }
+            other => other,
+        }
+    }
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.process.write(bytes).await
+    }
+    async fn close(&mut self) -> Result<()> {
+        self.process.close().await
+    }
+    async fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal).await
+    }
+    fn level(&self) -> Level {
+        self.process.level()
     }
 }
 
@@ -306,11 +478,12 @@ struct Sent {
 }
 
 impl Sent {
-    fn start(mut ssh: tokio::process::Command, argv: &[String], input: &Input) -> Result<Self> {
-        let line: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
-        let mut child = ssh.arg(line.join(" ")).spawn().map_err(missing)?;
+    fn start(mut ssh: tokio::process::Command, argv: &[String], command: &Command) -> Result<Self> {
+        let words: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
+        let merge = if command.streams == Streams::Merged { MERGE } else { "" };
+        let mut child = ssh.arg(words.join(" ") + merge).spawn().map_err(missing)?;
         let mut stdin = child.stdin.take();
-        match input {
+        match &command.input {
             Input::Closed => stdin = None,
             Input::Open => {}
             Input::Bytes(bytes) => {
@@ -416,11 +589,47 @@ mod tests {
     }
 
     #[test]
+    fn commands_inside_a_script_are_found() {
+        let allowed = Allowed::new(["uname", "docker ps"]).unwrap();
+        let found = |script: &str| simple_commands(script).iter().any(|argv| allowed.has(argv));
+        for script in [
+            "echo x; uname",
+            "cd sub && uname -a",
+            "ls | uname",
+            "true &\nuname",
+            "x=$(uname -r)",
+            "echo \"on $(uname) now\"",
+            "echo `uname`",
+            "(uname)",
+            "{ uname; }",
+            "if true; then uname; fi",
+            "for i in 1 2; do uname; done",
+            "A=1 B='x y' uname",
+            "ls; sudo uname",
+            "ls; 'uname'",
+            "ls; un\\ame",
+            "ls; docker ps",
+        ] {
+            assert!(found(script), "{script}");
+        }
+        for script in
+            ["echo uname", "ls; echo 'a; uname'", "ls # uname", "ls; docker ps -a", "ls; unames", "ls; /bin/uname"]
+        {
+            assert!(!found(script), "{script}");
+        }
+    }
+
+    #[test]
     fn the_far_side_reads_its_own_list() {
         let allowed = Allowed::new(["uptime"]).unwrap();
         let told = |text: Option<&str>| {
-            host_exec(text, &allowed).map_or_else(|error| error.to_string(), |argv| argv.join(" "))
+            host_exec(text, &allowed).map_or_else(|error| error.to_string(), |forced| forced.join(" "))
         };
+        let streams = |text: &str| host_exec(Some(text), &allowed).unwrap().streams;
+        assert_eq!(streams("'uptime'"), Streams::Separate);
+        assert_eq!(streams("'uptime' 2>&1"), Streams::Merged);
+        assert_eq!(streams("'uptime' ' 2>&1'"), Streams::Separate);
+        assert_eq!(told(Some("'uptime' 2>&1 2>&1")), "denied: the command needs a shell, and there is none here");
         assert_eq!(told(Some("'uptime' '-p'")), "uptime -p");
         assert_eq!(told(Some(&format!("uptime {}", quoted("it's; `$x`")))), "uptime it's; `$x`");
         assert_eq!(told(Some("'rm' 'x'")), "denied: `rm x` is not in this machine's list of allowed commands");

@@ -9,14 +9,14 @@ use helve_contract::{
     Access, Error, FileFault, PathRules, Reading, Result, Root, SafePath, Workspace,
     ports::{
         Chunk, Command, Environment, Expect, Find, Found, Grep, Input, Item, Kind, Level, Matches, Network, Noticed,
-        Signal, Span, Stat, Terminal, Written,
+        Signal, Span, Stat, Streams, Terminal, Written,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Goes up with every change to a message.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// The longest frame: a chunk of a file and a little more.
 const LONGEST: u32 = 80 << 20;
 /// The largest part of a file that is asked for at once.
@@ -137,6 +137,8 @@ pub(super) struct Program {
     input: Input,
     network: Network,
     terminal: Option<Terminal>,
+    tell_dir: bool,
+    streams: Streams,
 }
 
 impl From<&Command> for Program {
@@ -150,6 +152,8 @@ impl From<&Command> for Program {
             input: command.input.clone(),
             network: command.network.clone(),
             terminal: command.terminal,
+            tell_dir: command.tell_dir,
+            streams: command.streams,
         }
     }
 }
@@ -165,7 +169,8 @@ impl Program {
             input: self.input,
             network: self.network,
             terminal: self.terminal,
-            tell_dir: false,
+            tell_dir: self.tell_dir,
+            streams: self.streams,
         })
     }
 }

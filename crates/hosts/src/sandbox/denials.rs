@@ -144,7 +144,7 @@ impl Denials {
                     )
                 } else {
                     format!(
-                        "the sandbox ({level}) refused access to {shown}: commands may write only in the workspace and \
+                        "the sandbox ({level}) refuses access to {shown}: commands may write only in the workspace and \
                          in $TMPDIR. Work there, or ask the user to add the folder under [sandbox] in helve.toml: \
                          writable = [\"{}\"]",
                         place.parent().unwrap_or(place).display()
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(
                 told(line),
                 [
-                    "the sandbox (L3) refused access to /etc/x: commands may write only in the workspace and in $TMPDIR. Work \
+                    "the sandbox (L3) refuses access to /etc/x: commands may write only in the workspace and in $TMPDIR. Work \
                      there, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"/etc\"]"
                 ],
                 "{line}"

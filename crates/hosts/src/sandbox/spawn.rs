@@ -16,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use helve_contract::{
     Error, FileFault, Result, Rights, SafePath,
-    ports::{Command, Input, Level, Network, Process},
+    ports::{Command, Input, Level, Network, Process, Streams},
 };
 
 use rustix::{
@@ -125,6 +125,7 @@ impl Inner {
             dir,
             stdin: Stdin::Nothing,
             terminal: false,
+            merged: command.streams == Streams::Merged,
             tree: setting.tree(),
             walls,
             limits: self.settings.limits.clone(),
@@ -475,6 +476,7 @@ impl Found {
                 dir: "/".into(),
                 stdin: Stdin::Nothing,
                 terminal: false,
+                merged: false,
                 tree: setting.tree(),
                 walls: setting.walls(),
                 limits: settings.limits.clone(),

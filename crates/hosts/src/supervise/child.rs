@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::process::CommandExt,
@@ -63,7 +64,7 @@ pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>) -> Str
 fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>) -> Result<(), String> {
     sys::reset_signals();
     setsid().map_err(saying("cannot make a session"))?;
-    connect(plan.stdin, sent.stdin, sent.terminal)?;
+    connect(plan, sent.stdin, sent.terminal)?;
     limit(plan)?;
     chdir(&plan.dir).map_err(|error| format!("cannot go to {}: {error}", plan.dir.display()))?;
     let Some(walls) = &plan.walls else {
@@ -88,15 +89,18 @@ fn saying<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-fn connect(kind: Stdin, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
+fn connect(plan: &Plan, stdin: Option<OwnedFd>, terminal: Option<OwnedFd>) -> Result<(), String> {
     let failed = saying("cannot connect input and output");
     if let Some(terminal) = &terminal {
         ioctl_tiocsctty(terminal.as_fd()).map_err(saying("cannot take the terminal"))?;
         sys::place(terminal, 1).map_err(&failed)?;
         sys::place(terminal, 2).map_err(&failed)?;
+    } else if plan.merged {
+        // The same open pipe for both, so that the reader gets every write in its order.
+        sys::place(&io::stdout(), 2).map_err(&failed)?;
     }
     let nothing = File::open("/dev/null").map_err(&failed)?.into();
-    let input = match kind {
+    let input = match plan.stdin {
         Stdin::Nothing => nothing,
         Stdin::Sent => stdin.unwrap_or(nothing),
         Stdin::Terminal => terminal.unwrap_or(nothing),

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
     pub(crate) stdin: Stdin,
     pub(crate) terminal: bool,
+    /// Standard error goes into the pipe of standard output.
+    pub(crate) merged: bool,
     pub(crate) tree: Tree,
     pub(crate) walls: Option<Walls>,
     pub(crate) limits: Limits,

@@ -63,6 +63,8 @@ pub(crate) struct Running {
     cgroup: Option<Arc<Cgroup>>,
     word: Vec<u8>,
     denials: Denials,
+    /// Both streams come through `out`.
+    merged: bool,
     /// The group that holds the memory of all commands, and how often it killed before.
     shared: Option<(u64, Arc<Path>)>,
     out_of_memory: bool,
@@ -121,6 +123,7 @@ impl Running {
             cgroup: launch.cgroup.take(),
             word: Vec::new(),
             denials: Denials::of(launch),
+            merged: launch.plan.merged,
             end: None,
             told: false,
         })
@@ -169,6 +172,9 @@ impl Running {
                 (!piece.is_empty()).then_some(Noticed::Stderr(piece))
             }
             piece = read(&mut self.out), if self.out.is_some() => {
+                if self.merged {
+                    self.denials.read(&piece);
+                }
                 (!piece.is_empty()).then_some(Noticed::Stdout(piece))
             }
             piece = screen(&mut self.terminal), if self.terminal.is_some() => {

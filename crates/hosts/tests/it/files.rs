@@ -11,7 +11,7 @@ use std::{
 
 use helve_contract::{
     Access, Error, FileFault, PathRules, Reading, Root, Workspace,
-    ports::{Change, Command, Expect, Find, Grep, Host as _, Kind, Network, Noise, Order, Output, Span},
+    ports::{Change, Command, Expect, Find, Grep, Host as _, Kind, Network, Noise, Order, Output, Span, Streams},
 };
 use helve_hosts::Local;
 
@@ -437,6 +437,7 @@ async fn commands_are_off_unless_somebody_starts_them() {
         network: Network::Off,
         terminal: None,
         tell_dir: false,
+        streams: Streams::Separate,
     };
     let Err(error) = Local::new().spawn(&command).await else { panic!("it started") };
     assert_eq!(error.to_string(), "commands are turned off on this host; use the file tools instead");

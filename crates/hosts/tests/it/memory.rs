@@ -9,7 +9,7 @@ use std::{
 
 use helve_contract::{
     Access, FileFault, Glob, PathRule, PathRules, Reading, Root, Workspace,
-    ports::{Change, Command, Expect, Host as _, Input, Network, Noticed, Signal, Span},
+    ports::{Change, Command, Expect, Host as _, Input, Network, Noticed, Signal, Span, Streams},
 };
 use helve_hosts::memory::{Ended, HOME, Memory, Script};
 use proptest::prelude::*;
@@ -181,6 +181,7 @@ async fn a_script_can_be_ended_from_outside() {
         network: Network::Configured,
         terminal: None,
         tell_dir: false,
+        streams: Streams::Separate,
     };
     let mut process = memory.spawn(&command).await.unwrap();
     process.signal(Signal::Terminate).await.unwrap();

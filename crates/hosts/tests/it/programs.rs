@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Access, Workspace,
-    ports::{Command, Expect, Host, Input, Network, Noticed, Process, Signal, Span},
+    ports::{Command, Expect, Host, Input, Network, Noticed, Process, Signal, Span, Streams},
 };
 
 use crate::sandbox::finish;
@@ -48,6 +48,7 @@ fn script(workspace: &Workspace, script: &str) -> Command {
         network: Network::Configured,
         terminal: None,
         tell_dir: false,
+        streams: Streams::Separate,
     }
 }
 

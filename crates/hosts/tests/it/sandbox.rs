@@ -9,7 +9,7 @@ use std::{
 
 use helve_contract::{
     Access, PathRules, Reading, Result, Root, SafePath, Workspace,
-    ports::{Command, Exit, Input, Level, Network, Noticed, Process, Signal, Terminal},
+    ports::{Command, Exit, Input, Level, Network, Noticed, Process, Signal, Streams, Terminal},
 };
 use helve_hosts::{Limits, Sandbox, SandboxSettings, Spawn, Wanted};
 
@@ -43,6 +43,7 @@ impl Place {
             network: Network::Configured,
             terminal: None,
             tell_dir: false,
+            streams: Streams::Separate,
         }
     }
 

@@ -55,7 +55,7 @@ async fn writes_outside_are_refused_and_named() {
         assert_eq!(
             *first,
             format!(
-                "the sandbox ({}) refused access to /etc/PWN: commands may write only in the workspace and in $TMPDIR. Work \
+                "the sandbox ({}) refuses access to /etc/PWN: commands may write only in the workspace and in $TMPDIR. Work \
                  there, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"/etc\"]",
                 level.name()
             )

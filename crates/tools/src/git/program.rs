@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Error, Result, Tool};
+use helve_contract::{Call, Error, Result, Tool, ports::Streams};
 
 use crate::shell::Run;
 
@@ -89,6 +89,7 @@ impl<'a> Git<'a> {
             timeout: Some(PATIENCE),
             description: Some(format!("git {}", args.join(" "))),
             offline: true,
+            streams: Streams::Separate,
             ..Run::default()
         };
         let done = run.run(self.call).await?;

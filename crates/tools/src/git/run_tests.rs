@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Access, Call, Effects, Error, Keep, Reply, Result, Tool, ports::Span, schemars, schemars::JsonSchema,
+    Access, Call, Effects, Error, Keep, Reply, Result, Tool,
+    ports::{Span, Streams},
+    schemars,
+    schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,6 +54,7 @@ impl Tool for RunTests {
             timeout: Some(PATIENCE),
             description: Some("tests".into()),
             keep: Keep::Tail,
+            streams: if runner == Runner::Go { Streams::Separate } else { Streams::Merged },
             ..Run::default()
         };
         let run = run.run(call).await?;

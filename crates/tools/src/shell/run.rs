@@ -10,7 +10,7 @@ use std::{
 use futures::FutureExt;
 use helve_contract::{
     Access, Call, Cut, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
-    ports::{Command, Input, Kind, Level, Network, State, TaskId, TaskInfo, TaskOutput, Terminal, Until},
+    ports::{Command, Input, Kind, Level, Network, State, Streams, TaskId, TaskInfo, TaskOutput, Terminal, Until},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +46,10 @@ pub struct Run {
     pub terminal: bool,
     /// Keep it away from the network, whatever is configured.
     pub offline: bool,
+    /// Whether standard output and standard error come back in one text, in the order written, or apart.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub streams: Streams,
     /// Which end of a long output comes back.
     #[serde(skip)]
     #[schemars(skip)]
@@ -76,11 +80,11 @@ pub struct RunOut {
     pub id: Option<String>,
     /// Running, or how it ended.
     pub state: State,
-    /// Both streams as they came.
+    /// Both streams, in the order written unless they were asked for apart.
     pub merged: String,
-    /// Standard output alone.
+    /// Standard output; both streams where they are merged.
     pub stdout: String,
-    /// Standard error alone.
+    /// Standard error; empty where both are merged.
     pub stderr: String,
     /// Exit code, once it has ended.
     pub exit: Option<i32>,
@@ -191,6 +195,7 @@ impl Run {
             network: if self.offline { Network::Off } else { Network::Configured },
             terminal: self.terminal.then_some(Terminal { rows: 24, columns: 80 }),
             tell_dir: self.keep_dir && !self.background && may_move(&self.script),
+            streams: self.streams,
         })
     }
 
