@@ -9,6 +9,7 @@ mod files;
 mod folder;
 mod kill;
 mod memory;
+mod order;
 mod payloads;
 mod programs;
 mod race;

@@ -16,6 +16,7 @@ macro_rules! program_stories {
             both_streams_and_the_code input_that_is_given input_that_comes_later starts_where_it_is_told
             files_and_programs_see_the_same_folder a_signal_ends_the_tree dropping_ends_the_tree
             a_flood_is_taken_piece_by_piece many_at_once an_end_is_told_again says_what_does_not_exist
+            merged_streams_keep_their_order
         }
     };
     ($connect:expr, $($story:ident)*) => {
@@ -36,7 +37,9 @@ pub(crate) fn workspace(place: &crate::sandbox::Place) -> Workspace {
     Workspace::new([root], helve_contract::PathRules::default(), helve_contract::Reading::Relative)
 }
 
-fn script(workspace: &Workspace, script: &str) -> Command {
+pub(crate) use crate::order::merged_streams_keep_their_order;
+
+pub(crate) fn script(workspace: &Workspace, script: &str) -> Command {
     let top = workspace.top(Access::Read).unwrap();
     Command {
         script: Some(script.to_owned()),

@@ -242,6 +242,65 @@ async fn a_listed_command_runs_on_the_other_machine() {
 }
 
 #[tokio::test]
+async fn a_routed_command_keeps_the_order_of_its_streams() {
+    let Some(server) = Server::start() else { return };
+    let order: Vec<bool> = (0..500_u32).map(|at| (at * at / 3) % 2 == 0).collect();
+    let (script, expected) = crate::order::interleaved(&order);
+    let program = server.folder.join("alternate");
+    fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    server.force(&format!("{program}\n"));
+    let (host, place) = routed(&server, &[program]);
+    let merged = ports::Command { streams: ports::Streams::Merged, ..place.script(program) };
+    assert_eq!(crate::order::written(host.spawn(&merged).await.unwrap()).await, expected);
+    // Apart where the caller wants them apart.
+    let ran = finish(host.spawn(&place.script(program)).await.unwrap()).await;
+    assert!(ran.out.starts_with("o") && ran.err.starts_with("e"), "{} | {}", ran.out, ran.err);
+    assert_eq!(ran.out.len() + ran.err.len(), expected.len());
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_with_a_routed_command_is_refused() {
+    let Some(server) = Server::start() else { return };
+    server.force("printenv\n");
+    let (host, place) = routed(&server, &["printenv"]);
+    let with_env = ports::Command { env: vec![("A".into(), "1".into())], ..place.script("printenv A") };
+    let Err(error) = host.spawn(&with_env).await else { panic!("the variable was dropped") };
+    assert_eq!(
+        error.to_string(),
+        "`printenv` runs on another machine (127.0.0.1), which takes no environment variables from here (A); send it \
+         again without them"
+    );
+    fs::create_dir(place.0.join("sub")).unwrap();
+    let dir = place.safe().beside("sub", helve_contract::Access::Read).unwrap();
+    let elsewhere = ports::Command { dir, ..place.script("printenv HOME") };
+    let Err(error) = host.spawn(&elsewhere).await else { panic!("the folder was dropped") };
+    let told = error.to_string();
+    assert!(told.contains("the folder sub does not exist there. Run it from the workspace's top folder"), "{told}");
+}
+
+#[tokio::test]
+async fn a_script_with_a_listed_command_says_that_it_ran_here() {
+    let Some(server) = Server::start() else { return };
+    server.force("printenv\n");
+    let (host, place) = routed(&server, &["printenv"]);
+    for script in ["echo x; printenv HOME", "true && echo $(printenv HOME)"] {
+        let ran = finish(host.spawn(&place.script(script)).await.unwrap()).await;
+        assert_eq!(
+            ran.exit.denials,
+            [
+                "`printenv` ran on this machine, not on 127.0.0.1: only a command without operators is sent there. Run it \
+              alone to run it there."
+            ],
+            "{script}"
+        );
+    }
+    let ran = finish(host.spawn(&place.script("echo printenv; true")).await.unwrap()).await;
+    assert_eq!(ran.exit.denials, [""; 0]);
+}
+
+#[tokio::test]
 async fn operators_do_not_reach_the_other_machine() {
     let Some(server) = Server::start() else { return };
     server.force("printenv\n");
