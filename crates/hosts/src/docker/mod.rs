@@ -14,15 +14,15 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, Result, Rights, Workspace,
-    ports::{Command, Level, Network, Process},
+    Error, Result, Rights, Root, Workspace,
+    ports::{Command, Environment, Level, Network, Process},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use self::api::Api;
 use self::program::Program;
-use crate::{Local, Spawn};
+use crate::{Local, Spawn, sandbox::environment};
 
 /// What an operator decides about containers. Nothing in it comes from the model or from the project.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Docker {
     pub memory: u64,
     /// How many processes it may have.
     pub processes: u64,
+    /// Names of this process's variables that programs get, as in [`SandboxSettings`](crate::SandboxSettings).
+    pub inherited: Vec<String>,
     /// Names beneath each root that programs may not change: `.git/hooks`. Those that exist are mounted read-only.
     pub protected: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl Default for Docker {
             network: "none".to_owned(),
             memory: 4 << 30,
             processes: 512,
+            inherited: Vec::new(),
             protected: Vec::new(),
         }
     }
@@ -69,6 +72,7 @@ impl Docker {
     }
 
     async fn start(&self, workspace: &Workspace) -> Result<Container> {
+        environment::check_inherited(&self.inherited)?;
         let api = Api::at(&self.endpoint)?;
         let wanted = self.wanted(workspace)?;
         let id = match api.create(&wanted).await? {
@@ -82,13 +86,22 @@ impl Docker {
         // From here on dropping it removes it, whatever goes wrong.
         let held = Arc::new(Held { api, id });
         held.api.start(&held.id).await?;
-        Ok(Container { held, open: self.network != "none" })
+        let inherited = environment::inherited(&self.inherited).collect();
+        Ok(Container { held, open: self.network != "none", inherited })
     }
 
     /// The container, in the engine's words.
     fn wanted(&self, workspace: &Workspace) -> Result<Value> {
         let mut mounts = Vec::new();
         for root in workspace.roots() {
+            if workspace.is_vault(root) {
+                // Nothing is seen in its place, where another root contains it.
+                let covered = |other: &Arc<Root>| !workspace.is_vault(other) && root.dir.starts_with(&other.dir);
+                if workspace.roots().iter().any(covered) {
+                    mounts.push(json!({ "Type": "tmpfs", "Target": root.dir, "ReadOnly": true }));
+                }
+                continue;
+            }
             self.refuse_dangerous(&root.dir)?;
             mounts.push(mount(&root.dir, root.rights == Rights::Read));
             let kept = self.protected.iter().map(|name| root.dir.join(name)).filter(|path| path.exists());
@@ -161,17 +174,26 @@ struct Container {
     held: Arc<Held>,
     /// It has a network.
     open: bool,
+    /// Variables that every program gets.
+    inherited: Environment,
 }
 
 #[async_trait]
 impl Spawn for Container {
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        environment::check(&command.env)?;
+        if command.dir.is_in_vault() {
+            return Err(Error::denied(format!(
+                "{} is in the vault, which commands cannot see; start elsewhere",
+                command.dir
+            )));
+        }
         if command.network == Network::Off && self.open {
             return Err(Error::denied(
                 "this container has a network, which cannot be turned off for one command; run it without that wish",
             ));
         }
-        Ok(Box::new(Program::start(self.held.clone(), command).await?))
+        Ok(Box::new(Program::start(self.held.clone(), command, &self.inherited).await?))
     }
 
     fn level(&self) -> Level {
@@ -200,7 +222,7 @@ impl Spawn for Later {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::{PathRules, Reading, Root};
+    use helve_contract::{PathRules, Reading};
 
     use super::*;
 
@@ -221,6 +243,22 @@ mod tests {
         assert_eq!((&host["NetworkMode"], &host["CapDrop"]), (&json!("none"), &json!(["ALL"])));
         assert_eq!(host["SecurityOpt"], json!(["no-new-privileges:true"]));
         assert_eq!((&host["PidsLimit"], &host["Memory"]), (&json!(512), &json!(4_294_967_296_u64)));
+    }
+
+    #[test]
+    fn a_container_does_not_have_the_vault() {
+        let docker = Docker::default();
+        let workspace = |shared: &str| {
+            let roots = [Root::writable(shared).named("shared"), Root::readable("/s/vault").named("vault")];
+            Workspace::new(roots, PathRules::default(), Reading::Virtual)
+        };
+        let wanted = docker.wanted(&workspace("/w")).unwrap();
+        assert_eq!(wanted["HostConfig"]["Mounts"].as_array().unwrap().len(), 1);
+        let wanted = docker.wanted(&workspace("/s")).unwrap();
+        assert_eq!(
+            wanted["HostConfig"]["Mounts"][1],
+            json!({ "Type": "tmpfs", "Target": "/s/vault", "ReadOnly": true })
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Command, Exit, Input, Level, Noticed, Process, Signal, Streams},
+    ports::{Command, Environment, Exit, Input, Level, Noticed, Process, Signal, Streams},
 };
 use serde_json::json;
 use tokio::{
@@ -75,7 +75,7 @@ struct Frame {
 }
 
 impl Program {
-    pub(super) async fn start(held: Arc<Held>, command: &Command) -> Result<Self> {
+    pub(super) async fn start(held: Arc<Held>, command: &Command, inherited: &Environment) -> Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
         let mark = format!("{MARK}={:032x}", u128::from_ne_bytes(random));
@@ -88,7 +88,11 @@ impl Program {
             argv.extend(command.argv.iter().map(String::as_str));
         }
         let named = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name != MARK;
-        let env = command.env.iter().filter(|(name, _)| named(name)).map(|(name, value)| format!("{name}={value}"));
+        let env = inherited
+            .iter()
+            .chain(&command.env)
+            .filter(|(name, _)| named(name))
+            .map(|(name, value)| format!("{name}={value}"));
         let program = json!({
             "AttachStdin": command.input != Input::Closed,
             "AttachStdout": true,

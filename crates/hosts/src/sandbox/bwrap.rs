@@ -82,6 +82,8 @@ pub(super) struct Walls<'a> {
     pub(super) roots: &'a [(PathBuf, bool)],
     /// Other names that lead to them.
     pub(super) names: &'a [(PathBuf, PathBuf)],
+    /// Folders inside them that are not seen.
+    pub(super) hidden: &'a [PathBuf],
     pub(super) mounts: &'a Mounts,
 }
 
@@ -133,10 +135,6 @@ pub(super) fn arguments(walls: &Walls<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
     for (name, dir) in walls.names {
         args.link(dir, name);
     }
-    let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
-    for secret in walls.view.home_secrets(&roots) {
-        args.hide(&secret);
-    }
     if !walls.finish.by_stage {
         for dir in &walls.mounts.pinned {
             args.paths("--bind", dir, dir);
@@ -144,6 +142,14 @@ pub(super) fn arguments(walls: &Walls<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
         for place in &walls.mounts.read_only {
             args.paths("--ro-bind", place, place);
         }
+    }
+    // After all binds: a bind takes the folder as it is outside, with what is hidden in it.
+    let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
+    for secret in walls.view.home_secrets(&roots) {
+        args.hide(&secret);
+    }
+    for dir in walls.hidden {
+        args.hide(dir);
     }
     args.paths("--ro-bind", walls.stage, Path::new(STAGE));
     args.words(&["--remount-ro", "/", "--chdir", "/", "--", STAGE]);

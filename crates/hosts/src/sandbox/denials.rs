@@ -41,6 +41,9 @@ const NO_MEMORY: [&str; 8] = [
     "ReserveShadowMemoryRange",
 ];
 
+/// The complaint about a file that is not there, or is not seen.
+const ABSENT: &str = "No such file or directory";
+
 /// The longest line that is looked at.
 const LINE: usize = 2048;
 /// The most places that are named.
@@ -62,12 +65,17 @@ pub(crate) struct Denials {
     dir: PathBuf,
     writable: Vec<PathBuf>,
     protected: Vec<PathBuf>,
+    names: Vec<(PathBuf, PathBuf)>,
+    vault: Vec<PathBuf>,
+    read_only: Vec<PathBuf>,
     witness: Witness,
     memory: Memory,
     short: bool,
     line: Vec<u8>,
     places: Vec<PathBuf>,
     network: bool,
+    /// The command looked for the vault.
+    missed_vault: bool,
 }
 
 impl Denials {
@@ -81,12 +89,16 @@ impl Denials {
             dir: plan.dir.clone(),
             writable: grants.filter(|(_, grant)| *grant == Grant::Write).map(|(place, _)| place.clone()).collect(),
             protected: launch.protected.clone(),
+            names: launch.names.clone(),
+            vault: launch.vault.clone(),
+            read_only: launch.read_only.clone(),
             witness: launch.witness.clone(),
             memory: Memory { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
             short: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
+            missed_vault: false,
         }
     }
 
@@ -108,12 +120,32 @@ impl Denials {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
         self.network |= self.network_off && NO_NETWORK.iter().any(|words| line.contains(words));
         self.short |= NO_MEMORY.iter().any(|words| line.contains(words));
-        let Some(words) = REFUSALS.iter().find(|words| line.contains(**words)) else { return };
+        let mut complaints = REFUSALS.iter().chain([&ABSENT]);
+        let Some(words) = complaints.find(|words| line.contains(**words)) else { return };
         let Some(place) = place(&line, words) else { return };
-        let place = lexical(&self.dir.join(place));
+        let place = self.real(&lexical(&self.dir.join(place)));
+        if self.vault.iter().any(|vault| place.starts_with(vault)) {
+            self.missed_vault = true;
+            return;
+        }
+        if *words == ABSENT {
+            return;
+        }
         if self.places.len() < MOST && self.is_walled(&place, words) && !self.places.contains(&place) {
             self.places.push(place);
         }
+    }
+
+    /// The folder behind a virtual name.
+    fn real(&self, place: &Path) -> PathBuf {
+        let beneath = |(name, dir): &(PathBuf, PathBuf)| Some(dir.join(place.strip_prefix(name).ok()?));
+        self.names.iter().find_map(beneath).map_or_else(|| place.to_owned(), |real| lexical(&real))
+    }
+
+    /// A place as the model knows it: by the virtual name of its root, where that has one.
+    fn shown(&self, place: &Path) -> PathBuf {
+        let beneath = |(name, dir): &(PathBuf, PathBuf)| Some(lexical(&name.join(place.strip_prefix(dir).ok()?)));
+        self.names.iter().find_map(beneath).unwrap_or_else(|| place.to_owned())
     }
 
     /// Whether a wall is behind it, and not the permissions of the file.
@@ -137,10 +169,16 @@ impl Denials {
             .places
             .iter()
             .map(|place| {
-                let shown = place.display();
+                let shown = self.shown(place);
+                let shown = shown.display();
                 if self.protects(place) {
                     format!(
                         "{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it"
+                    )
+                } else if self.read_only.iter().any(|dir| place.starts_with(dir)) {
+                    format!(
+                        "{shown} is in a folder that commands may only read (sandbox {level}); write in the workspace or \
+                         in $TMPDIR"
                     )
                 } else {
                     format!(
@@ -152,6 +190,13 @@ impl Denials {
                 }
             })
             .collect();
+        if self.missed_vault {
+            let name = self.vault.first().map(|vault| self.shown(vault)).unwrap_or_default();
+            told.push(format!(
+                "commands cannot see the vault ({}); copy a file out of it with `vault_copyto` first",
+                name.display()
+            ));
+        }
         if self.network {
             told.push(format!(
                 "the network is off for commands (sandbox {level}); work without it, or ask the user to set \
@@ -223,12 +268,20 @@ mod tests {
             dir: "/w".into(),
             writable: vec!["/w".into(), "/tmp".into()],
             protected: vec!["/w/.git/hooks".into()],
+            names: vec![
+                ("/shared".into(), "/w".into()),
+                ("/spill".into(), "/s/x".into()),
+                ("/vault".into(), "/s/v".into()),
+            ],
+            vault: vec!["/s/v".into()],
+            read_only: vec!["/s/x".into()],
             witness: Witness::default(),
             memory: Memory { each: Some(64 << 20), ..Memory::default() },
             short: false,
             line: Vec::new(),
             places: Vec::new(),
             network: false,
+            missed_vault: false,
         };
         for piece in text.as_bytes().chunks(7) {
             denials.read(piece);
@@ -263,6 +316,33 @@ mod tests {
     }
 
     #[test]
+    fn the_vault_is_named_and_no_setting_is_advised_for_it() {
+        for line in [
+            "cat: /vault/k: No such file or directory",
+            "cp: cannot stat '/s/v/k': No such file or directory",
+            "touch: cannot touch '/vault/k': Read-only file system",
+            "ls: cannot open directory '/vault': Permission denied",
+        ] {
+            let expected = "commands cannot see the vault (/vault); copy a file out of it with `vault_copyto` first";
+            assert_eq!(told(line), [expected], "{line}");
+        }
+        assert_eq!(told("cat: /etc/none: No such file or directory"), [""; 0]);
+    }
+
+    #[test]
+    fn virtual_names_are_judged_as_the_folders_behind_them() {
+        assert_eq!(told("bash: /shared/x: Permission denied"), [""; 0]);
+        assert_eq!(
+            told("bash: /spill/x: Read-only file system"),
+            ["/spill/x is in a folder that commands may only read (sandbox L3); write in the workspace or in $TMPDIR"]
+        );
+        assert_eq!(
+            told("bash: /shared/.git/hooks/x: Read-only file system"),
+            ["/shared/.git/hooks/x is protected: the sandbox (L3) lets no command change it; ask the user to do it"]
+        );
+    }
+
+    #[test]
     fn a_process_without_memory_hears_of_its_limit() {
         let told = told("bash: xmalloc: cannot allocate 9 bytes\nmemory allocation of 99 bytes failed\n");
         let limit = "each process may have 64 MiB of memory here; where that is too little, ask the user to raise \
@@ -275,7 +355,7 @@ mod tests {
         assert_eq!(
             told("bash: .git/hooks/pre-commit: Read-only file system\ncurl: (6) Could not resolve host: example.org\n"),
             [
-                "/w/.git/hooks/pre-commit is protected: the sandbox (L3) lets no command change it; ask the user to do it",
+                "/shared/.git/hooks/pre-commit is protected: the sandbox (L3) lets no command change it; ask the user to do it",
                 "the network is off for commands (sandbox L3); work without it, or ask the user to set network = \"on\" \
                  under [sandbox] in helve.toml"
             ]

@@ -2,7 +2,7 @@
 
 mod bwrap;
 mod denials;
-mod environment;
+pub(crate) mod environment;
 mod identity;
 mod made;
 mod protect;

@@ -38,6 +38,9 @@ pub struct SandboxSettings {
     pub scratch: Option<PathBuf>,
     /// Folders for `PATH`, before those of the system. Without any, those of the engine's own `PATH`.
     pub path: Vec<PathBuf>,
+    /// Names of the engine's own variables that commands inherit beside `LANG`, `LC_*`, `TZ`, `USER` and the like. A `*` at
+    /// the end stands for any rest: `AWS_*`.
+    pub inherited: Vec<String>,
     /// Variables that every command gets.
     pub env: Vec<(String, String)>,
     /// Limits of each command.

@@ -79,6 +79,7 @@ impl Sandbox {
     pub fn new(settings: SandboxSettings) -> Result<Self> {
         protect::check(&settings.protected)?;
         protect::check(&settings.protected_at_home)?;
+        environment::check_inherited(&settings.inherited)?;
         Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new() }) })
     }
 
@@ -107,12 +108,14 @@ impl Inner {
         let argv = argv(command)?;
         let dir = start_folder(command)?;
         let setting = Setting::of(self, found, level, command);
+        setting.refuse_open_vault(command)?;
         let writable = || setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
         let names = &self.settings.protected;
         let protected =
             protect::Names { everywhere: names, at_home: &self.settings.protected_at_home, home: &found.view.home };
         let (mounts, keep, witness) = if level >= Level::Nested {
-            let (mounts, keep) = protect::prepare(writable(), protected)?;
+            let (mut mounts, keep) = protect::prepare(writable(), protected)?;
+            mounts.pinned.extend(setting.above_vault());
             (mounts, keep, Witness::of_new(writable(), names, &self.settings.protected_at_home))
         } else {
             (Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
@@ -146,6 +149,14 @@ impl Inner {
             level,
             network_off: setting.is_off() && level >= Level::Rules,
             protected: mounts.read_only,
+            names: setting
+                .names
+                .iter()
+                .cloned()
+                .chain(virtual_names(command.roots.iter().filter(|it| it.is_in_vault())))
+                .collect(),
+            vault: setting.vault.clone(),
+            read_only: setting.roots.iter().filter(|(_, writable)| !writable).map(|(dir, _)| dir.clone()).collect(),
             witness,
             cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
             keep,
@@ -199,6 +210,12 @@ fn argv(command: &Command) -> Result<Vec<String>> {
 
 /// Where the command starts: a folder that is, links and all, beneath a root.
 fn start_folder(command: &Command) -> Result<PathBuf> {
+    if command.dir.is_in_vault() {
+        return Err(Error::denied(format!(
+            "{} is in the vault, which commands cannot see; start elsewhere",
+            command.dir
+        )));
+    }
     let dir = command.dir.on_host();
     let real = fs::canonicalize(&dir).map_err(|error| {
         let fault = match error.kind() {
@@ -221,8 +238,8 @@ fn start_folder(command: &Command) -> Result<PathBuf> {
 }
 
 /// The virtual names of roots, for a command to use as the file tools do. A name that the machine has is not taken over.
-fn names(roots: &[SafePath]) -> Vec<(PathBuf, PathBuf)> {
-    let named = roots.iter().map(|root| (PathBuf::from(root.shown(Path::new(""))), root.root().dir.clone()));
+fn virtual_names<'a>(roots: impl Iterator<Item = &'a SafePath>) -> Vec<(PathBuf, PathBuf)> {
+    let named = roots.map(|root| (PathBuf::from(root.shown(Path::new(""))), root.root().dir.clone()));
     named.filter(|(name, dir)| name.parent() == Some(Path::new("/")) && name != dir && !name.exists()).collect()
 }
 
@@ -236,13 +253,17 @@ struct Setting<'a> {
     roots: Vec<(PathBuf, bool)>,
     /// Other names of roots, as the model knows them: `/shared`.
     names: Vec<(PathBuf, PathBuf)>,
+    /// The folders of the vault, which the command must not see.
+    vault: Vec<PathBuf>,
 }
 
 impl<'a> Setting<'a> {
     fn of(inner: &'a Inner, found: &'a Found, level: Level, command: &Command) -> Self {
         let settings = &inner.settings;
         let network = if command.network == Network::Off { Net::Off } else { settings.network };
-        let of_session = command.roots.iter().chain([&command.dir]);
+        let of_session = command.roots.iter().chain([&command.dir]).filter(|path| !path.is_in_vault());
+        let vault = command.roots.iter().filter(|path| path.is_in_vault());
+        let vault = vault.filter_map(|path| fs::canonicalize(&path.root().dir).ok()).collect();
         let mut roots: Vec<(PathBuf, bool)> = of_session
             .map(|path| (path.root().dir.clone(), path.root().rights == Rights::Write))
             .chain(settings.readable.iter().map(|dir| (dir.clone(), false)))
@@ -257,7 +278,66 @@ impl<'a> Setting<'a> {
                 true
             }
         });
-        Self { level, settings, found, network, roots, names: names(&command.roots) }
+        Self {
+            level,
+            settings,
+            found,
+            network,
+            roots,
+            names: virtual_names(command.roots.iter().filter(|it| !it.is_in_vault())),
+            vault,
+        }
+    }
+
+    /// Folders of the vault that lie in a folder which the command sees.
+    fn covered_vault(&self) -> Vec<PathBuf> {
+        let seen = || self.roots.iter().map(|(dir, _)| dir).chain(&self.found.view.tools);
+        self.vault.iter().filter(|vault| seen().any(|dir| vault.starts_with(dir))).cloned().collect()
+    }
+
+    /// Folders between a root and a vault inside it. Renaming one would move the vault to a place that is not hidden from
+    /// the next command.
+    fn above_vault(&self) -> Vec<PathBuf> {
+        let is_inside_root = |dir: &Path| self.roots.iter().any(|(root, _)| dir.starts_with(root) && dir != root);
+        let mut above: Vec<PathBuf> = self
+            .covered_vault()
+            .iter()
+            .flat_map(|vault| vault.ancestors().skip(1).filter(|dir| is_inside_root(dir)).map(Path::to_owned))
+            .collect();
+        above.sort();
+        above.dedup();
+        above
+    }
+
+    /// Refuses a command where nothing keeps it out of the vault: without a sandbox, and at L1, whose file rules have no
+    /// exceptions, where the vault lies in a folder that the command may read. An empty vault has nothing to keep.
+    fn refuse_open_vault(&self, command: &Command) -> Result<()> {
+        let open = match self.level {
+            Level::None | Level::External => self.vault.clone(),
+            Level::Rules => {
+                let system = self.found.view.system.iter().filter(|(_, grant)| *grant != Grant::List);
+                let system: Vec<_> = system.map(|(dir, _)| dir).collect();
+                let in_system = |vault: &&PathBuf| system.iter().any(|dir| vault.starts_with(dir));
+                self.covered_vault().into_iter().chain(self.vault.iter().filter(in_system).cloned()).collect()
+            }
+            Level::Nested | Level::Full => Vec::new(),
+        };
+        let has_files = |dir: &PathBuf| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+        if !open.iter().any(has_files) {
+            return Ok(());
+        }
+        let name = command.roots.iter().find(|path| path.is_in_vault()).map(|path| path.shown(Path::new("")));
+        let (name, level) = (name.unwrap_or_default(), self.level.name());
+        Err(Error::denied(match self.level {
+            Level::Rules => format!(
+                "refused: the vault ({name}) lies in a folder that commands may read, and the sandbox ({level}) cannot hide \
+                 it there. Ask the user to empty the vault, to choose another workspace, or to use sandbox level L2 or L3"
+            ),
+            _ => format!(
+                "refused: commands run without a sandbox ({level}), so this one could read the vault ({name}). Ask the user \
+                 to empty the vault or to use sandbox level L1, L2 or L3"
+            ),
+        }))
     }
 
     /// Whether commands have no network at all.
@@ -462,7 +542,8 @@ impl Found {
     fn run_true(&self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
         // The proxy is not needed to see whether the walls stand.
         let network = if settings.network == Net::Listed { Net::Off } else { settings.network };
-        let setting = Setting { level, settings, found: self, network, roots: Vec::new(), names: Vec::new() };
+        let setting =
+            Setting { level, settings, found: self, network, roots: Vec::new(), names: Vec::new(), vault: Vec::new() };
         // One mount, to see whether it can be made.
         let mounts = Mounts { pinned: Vec::new(), read_only: vec!["/tmp".into()] };
         let outer = self.outer(&setting, &mounts);
@@ -492,6 +573,9 @@ impl Found {
             level,
             network_off: true,
             protected: Vec::new(),
+            names: Vec::new(),
+            vault: Vec::new(),
+            read_only: Vec::new(),
             witness: Witness::default(),
             cgroup: None,
             keep: Keep::new(),
@@ -517,6 +601,7 @@ impl Found {
                     scratch: setting.settings.scratch.as_deref(),
                     roots: &setting.roots,
                     names: &setting.names,
+                    hidden: &setting.covered_vault(),
                     mounts,
                 };
                 let (args, places) = bwrap::arguments(&walls);

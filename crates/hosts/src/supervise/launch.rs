@@ -82,6 +82,12 @@ pub(crate) struct Launch {
     pub(crate) network_off: bool,
     /// Places that it may not change, for words about a refusal.
     pub(crate) protected: Vec<PathBuf>,
+    /// Virtual names of roots and the folders behind them.
+    pub(crate) names: Vec<(PathBuf, PathBuf)>,
+    /// Folders of the vault, which it does not see.
+    pub(crate) vault: Vec<PathBuf>,
+    /// Roots that it may only read.
+    pub(crate) read_only: Vec<PathBuf>,
     /// Notices what no wall can prevent.
     pub(crate) witness: Witness,
     /// The control group it goes into.

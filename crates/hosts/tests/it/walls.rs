@@ -64,6 +64,111 @@ async fn writes_outside_are_refused_and_named() {
     }
 }
 
+/// A session with a vault that holds one secret. The vault lies beside the shared folder, or inside it.
+struct Vaulted {
+    place: Place,
+    workspace: Workspace,
+}
+
+const SECRET: &str = "the-secret-of-the-vault";
+
+impl Vaulted {
+    fn new(vault: &str) -> Self {
+        let place = Place::new();
+        let (shared, vault) = (place.0.join("shared"), place.0.join(vault));
+        fs::create_dir_all(&shared).unwrap();
+        fs::create_dir_all(&vault).unwrap();
+        fs::write(vault.join("k.txt"), SECRET).unwrap();
+        let roots = [Root::writable(shared).named("shared"), Root::readable(vault).named("vault")];
+        let workspace = Workspace::new(roots, PathRules::default(), Reading::Virtual);
+        Self { place, workspace }
+    }
+
+    fn script(&self, script: &str) -> Command {
+        let roots = self.workspace.roots().iter();
+        let roots = roots.map(|root| self.workspace.at(&root.dir, "", Access::Read).unwrap()).collect();
+        Command { dir: self.workspace.top(Access::Read).unwrap(), roots, ..self.place.script(script) }
+    }
+
+    fn vault(&self) -> &std::path::Path {
+        &self.workspace.roots()[1].dir
+    }
+
+    /// A script that tries every way to the secret.
+    fn theft(&self) -> Command {
+        let (shared, vault) = (self.workspace.roots()[0].dir.display(), self.vault().display());
+        self.script(&format!(
+            "cat /vault/k.txt; cp /vault/k.txt /shared/leak; cp /vault/k.txt {shared}/leak2; cat {vault}/k.txt; ls -R {vault}
+             ln -s {vault} {shared}/way; cat {shared}/way/k.txt; cat /proc/self/root{vault}/k.txt
+             cp {vault}/k.txt {shared}/leak3; mv {vault} {shared}/moved; cat {shared}/moved/k.txt
+             grep -rs {SECRET} {shared}; true"
+        ))
+    }
+}
+
+#[tokio::test]
+async fn the_vault_is_not_seen_by_commands() {
+    for level in levels() {
+        let session = Vaulted::new("vault");
+        let ran = run(&at(level), &session.theft()).await.unwrap();
+        let all = format!("{}{}", ran.out, ran.err);
+        assert!(!all.contains(SECRET) && !ran.out.contains("k.txt"), "{level:?}: {all}");
+        assert_eq!(fs::read_to_string(session.vault().join("k.txt")).unwrap(), SECRET, "{level:?}");
+        let told = ran.exit.denials.join("\n");
+        assert!(told.contains("commands cannot see the vault (/vault)"), "{level:?}: {told}");
+        assert!(!told.contains("writable = [\"/vault\"]"), "{level:?}: {told}");
+        // Nor can one start there.
+        let vault = session.workspace.at(session.vault(), "", Access::Read).unwrap();
+        let inside = Command { dir: vault, ..session.script("cat k.txt") };
+        let error = run(&at(level), &inside).await.unwrap_err().to_string();
+        assert_eq!(error, "/vault is in the vault, which commands cannot see; start elsewhere", "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_vault_inside_the_workspace_is_hidden_or_the_command_is_refused() {
+    for level in levels() {
+        let session = Vaulted::new("shared/state/vault");
+        match run(&at(level), &session.theft()).await {
+            Ok(ran) => {
+                let all = format!("{}{}", ran.out, ran.err);
+                assert!(level >= Level::Nested && !all.contains(SECRET), "{level:?}: {all}");
+                // A folder above it cannot be moved, or the next command would see it at its new place.
+                let again = session.script("mv state elsewhere; grep -rs the-secret .; rm -rf state; true");
+                let ran = run(&at(level), &again).await.unwrap();
+                assert!(!format!("{}{}", ran.out, ran.err).contains(SECRET), "{level:?}");
+                assert_eq!(fs::read_to_string(session.vault().join("k.txt")).unwrap(), SECRET, "{level:?}");
+            }
+            Err(error) => {
+                assert_eq!(level, Level::Rules);
+                let told = error.to_string();
+                assert!(
+                    told.starts_with("refused: the vault (/vault) lies in a folder that commands may read"),
+                    "{told}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_sandbox_a_vault_with_files_stops_commands() {
+    for level in [Level::None, Level::External] {
+        let session = Vaulted::new("vault");
+        let told = run(&at(level), &session.script("echo hi")).await.unwrap_err().to_string();
+        assert_eq!(
+            told,
+            format!(
+                "refused: commands run without a sandbox ({}), so this one could read the vault (/vault). Ask the user to \
+                 empty the vault or to use sandbox level L1, L2 or L3",
+                level.name()
+            )
+        );
+        fs::remove_file(session.vault().join("k.txt")).unwrap();
+        assert_eq!(run(&at(level), &session.script("echo hi")).await.unwrap().out, "hi\n");
+    }
+}
+
 #[tokio::test]
 async fn a_folder_that_the_operator_allows_is_writable() {
     let place = Place::new();
