@@ -212,21 +212,24 @@ impl TryFrom<Bash> for shell::Run {
     type Error = Error;
 
     fn try_from(Bash { command, timeout, description, run_in_background }: Bash) -> Result<Self> {
-        // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
-        let timeout = timeout.filter(|it| *it > 0).unwrap_or(120_000);
-        if timeout > 600_000 {
-            return Err(Error::argument(
-                "timeout",
-                format!("{timeout} ms is more than 600000; run it in the background instead"),
-            ));
-        }
         let background = run_in_background.unwrap_or_default();
+        // Who writes 0 wants no limit of their own, and a command that is ended at once helps nobody.
+        let timeout = timeout.filter(|it| *it > 0);
+        if let Some(timeout) = timeout.filter(|it| *it > 600_000) {
+            let next = if background {
+                "leave it out: without it a background command runs until it ends or is stopped"
+            } else {
+                "run it in the background instead, without a timeout"
+            };
+            return Err(Error::argument("timeout", format!("{timeout} ms is more than 600000; {next}")));
+        }
+        // A job in the background has no limit unless the call sets one; it ends by TaskStop, or with the session.
+        let timeout = timeout.or((!background).then_some(120_000));
         Ok(Self {
             script: command,
             description,
             background,
-            // A job in the background is ended by TaskStop, or with the session.
-            timeout: (!background).then(|| Duration::from_millis(timeout)),
+            timeout: timeout.map(Duration::from_millis),
             keep: Keep::Head,
             keep_dir: true,
             ..Self::default()
@@ -386,6 +389,19 @@ mod tests {
         assert_eq!(globs("*.rs *.toml"), ["*.rs", "*.toml"]);
         assert_eq!(globs("*.{rs,toml}"), ["*.{rs,toml}"]);
         assert_eq!(globs("my notes.md"), ["my notes.md"]);
+    }
+
+    #[test]
+    fn a_timeout_holds_in_the_background_too() {
+        let timeout = |timeout| {
+            let bash = Bash { command: "x".into(), timeout, description: None, run_in_background: Some(true) };
+            shell::Run::try_from(bash).map(|run| run.timeout)
+        };
+        assert_eq!(timeout(Some(500)).unwrap(), Some(Duration::from_millis(500)));
+        assert_eq!(timeout(None).unwrap(), None);
+        assert_eq!(timeout(Some(0)).unwrap(), None);
+        let told = timeout(Some(700_000)).unwrap_err().to_string();
+        assert!(told.contains("leave it out") && !told.contains("run it in the background"), "{told}");
     }
 
     #[test]

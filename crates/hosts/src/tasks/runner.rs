@@ -41,6 +41,7 @@ pub struct Runner {
     folder: PathBuf,
     prepared: OnceLock<bool>,
     tasks: Mutex<Vec<Entry>>,
+    outlives_call: bool,
 }
 
 /// A task and the handle that ends it.
@@ -60,7 +61,19 @@ impl Runner {
     /// Runs commands on this host. Long output goes to files in this folder, which is made when it is needed.
     #[must_use]
     pub fn new(host: Arc<dyn Host>, folder: impl Into<PathBuf>) -> Self {
-        Self { host, folder: folder.into(), prepared: OnceLock::new(), tasks: Mutex::new(Vec::new()) }
+        Self {
+            host,
+            folder: folder.into(),
+            prepared: OnceLock::new(),
+            tasks: Mutex::new(Vec::new()),
+            outlives_call: true,
+        }
+    }
+
+    /// The same for a process that serves one call and exits: replies say that a task in the background ends with it.
+    #[must_use]
+    pub fn for_one_call(self) -> Self {
+        Self { outlives_call: false, ..self }
     }
 
     /// Ends and forgets every task of a session.
@@ -246,5 +259,9 @@ impl Tasks for Runner {
             let task = &entry.task;
             !(task.session == call.session.id && task.id == *id && task.has_ended())
         });
+    }
+
+    fn outlives_call(&self) -> bool {
+        self.outlives_call
     }
 }

@@ -22,8 +22,8 @@ pub(super) fn any(output: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for line in output.lines() {
-        // What follows repeats the failures of a run that has been told already.
-        if matches!(line.trim(), "✖ failing tests:" | "failures:") && !cases.is_empty() && line.starts_with('✖') {
+        // Node's runner repeats its failures after this line. Cargo's `failures:` is no end: more test binaries may follow.
+        if line.trim_end() == "✖ failing tests:" && !cases.is_empty() {
             break;
         }
         let Some(case) = readers.iter().find_map(|read| read(line)) else { continue };
@@ -226,6 +226,15 @@ ParserTest > reads() PASSED
     #[test]
     fn a_test_told_twice_keeps_the_worse_result() {
         assert_eq!(read("✔ a (1ms)\n✖ a (1ms)\n"), [("a".to_owned(), false)]);
+    }
+
+    #[test]
+    fn only_the_list_of_node_ends_the_results() {
+        let named = |output: &str| any(output).into_iter().map(|case| (case.name, case.passed)).collect::<Vec<_>>();
+        let two_binaries = "test a ... FAILED\n\nfailures:\n    a\n\ntest result: FAILED.\ntest b ... ok\n";
+        assert_eq!(named(two_binaries), [("a".to_owned(), false), ("b".to_owned(), true)]);
+        let node = "✔ b (1ms)\n✖ a (1ms)\n✖ failing tests:\n✖ a (1ms)\n✔ c (1ms)\n";
+        assert_eq!(named(node), [("b".to_owned(), true), ("a".to_owned(), false)]);
     }
 
     #[test]

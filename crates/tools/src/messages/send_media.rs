@@ -86,7 +86,7 @@ impl Tool for SendMedia {
 
     async fn run(self, call: &Call) -> Result<MediaSent> {
         let path = call.readable(&self.path)?;
-        if path.root().name.as_deref() == Some("vault") {
+        if path.is_in_vault() {
             return Err(Error::denied(format!("{path} is in the vault, and what is there is not sent to anybody")));
         }
         let file = match call.host().read(&path, Span::first(LIMIT)).await {

@@ -112,6 +112,8 @@ pub struct RunOut {
     pub keep: Keep,
     /// Where the next command starts, if that is not where this one ended.
     pub strayed: Option<String>,
+    /// It was left in the background of a process that serves one call and exits, and ends with it.
+    pub ends_with_call: bool,
 }
 
 impl Tool for Run {
@@ -137,7 +139,8 @@ impl Tool for Run {
 
         if self.background {
             let info = super::look(call, &id).await?;
-            return Ok(self.told(info, TaskOutput::default(), Some(id.0)));
+            let ends_with_call = !call.tasks().outlives_call();
+            return Ok(RunOut { ends_with_call, ..self.told(info, TaskOutput::default(), Some(id.0)) });
         }
         let mut leash = Leash { call, id: &id, held: true };
         let mut info = call.tasks().wait(call, &id, Until::End).await;
@@ -267,9 +270,14 @@ impl Run {
             state: info.state,
             keep: self.keep,
             strayed: None,
+            ends_with_call: false,
         }
     }
 }
+
+/// What is said of a command in the background of a process that serves one call.
+const ENDS_WITH_CALL: &str = "It ends when this call returns, because this process serves one call and exits. \
+                              Run it in the foreground, or in a session that lasts.";
 
 /// Output so short that no dialect cuts it.
 const SHORT: usize = 4000;
@@ -294,8 +302,8 @@ impl RunOut {
     /// 000: `exit code: N`, then the output. A command that fails is no error.
     pub fn status_first(self) -> Reply {
         if let Some(id) = &self.id {
-            let text =
-                format!("started in the background; process id: {id}\nask for its status or its output by this id");
+            let next = if self.ends_with_call { ENDS_WITH_CALL } else { "ask for its status or its output by this id" };
+            let text = format!("started in the background; process id: {id}\n{next}");
             return self.reply(text);
         }
         let end = match (self.timed_out, self.cancelled) {
@@ -369,9 +377,11 @@ impl RunOut {
     pub fn merged_or_error(self) -> Reply {
         if let Some(id) = &self.id {
             let file = self.file.as_ref().map(|file| format!(" Its output is also in {file}.")).unwrap_or_default();
-            let text = format!(
-                "Command running in background with ID: {id}. Ask for the task's output by this ID, or stop it.{file}"
-            );
+            let limit = self.timeout.map(|limit| format!(" It is stopped after {}.", super::seconds(limit)));
+            let next =
+                if self.ends_with_call { ENDS_WITH_CALL } else { "Ask for the task's output by this ID, or stop it." };
+            let limit = limit.unwrap_or_default();
+            let text = format!("Command running in background with ID: {id}. {next}{limit}{file}");
             return self.reply(text);
         }
         let output = self.with_remarks(&self.merged);
@@ -584,6 +594,20 @@ mod tests {
              Its output is also in /spill/t1."
         );
         assert_eq!(fake.log(), ["start `server` in . with . [] Open None as server", "wait Now"]);
+    }
+
+    #[tokio::test]
+    async fn a_background_command_that_ends_with_the_call_says_so() {
+        let fake = Fake::for_one_call();
+        let out = Run { script: "server".into(), background: true, ..Run::default() }.run(&fake.call()).await.unwrap();
+        assert_eq!(
+            out.clone().status_first().text,
+            "started in the background; process id: t1\nIt ends when this call returns, because this process serves one \
+             call and exits. Run it in the foreground, or in a session that lasts."
+        );
+        assert!(out.merged_or_error().text.starts_with(
+            "Command running in background with ID: t1. It ends when this call returns, because this process serves one"
+        ));
     }
 
     #[tokio::test]

@@ -20,11 +20,18 @@ pub(crate) struct Fake {
     pub(crate) state: State,
     /// What was done to it.
     pub(crate) log: Mutex<Vec<String>>,
+    /// The process serves one call and exits.
+    one_call: bool,
 }
 
 impl Fake {
     pub(crate) fn new(state: State, writes: &[&'static str]) -> Arc<Self> {
-        Arc::new(Self { writes: writes.to_vec(), state, log: Mutex::default() })
+        Arc::new(Self { writes: writes.to_vec(), state, log: Mutex::default(), one_call: false })
+    }
+
+    /// A command that runs on, in a process that serves one call.
+    pub(crate) fn for_one_call() -> Arc<Self> {
+        Arc::new(Self { writes: Vec::new(), state: State::Running, log: Mutex::default(), one_call: true })
     }
 
     /// A command that ends by itself.
@@ -132,5 +139,9 @@ impl Tasks for Fake {
 
     async fn forget(&self, _: &Call, _: &TaskId) {
         self.did("forget".to_owned());
+    }
+
+    fn outlives_call(&self) -> bool {
+        !self.one_call
     }
 }

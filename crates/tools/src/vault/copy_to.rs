@@ -16,9 +16,6 @@ use crate::fs::explain;
 /// The largest file that is copied.
 const LIMIT: u64 = 50 << 20;
 
-/// The name of the vault among the roots.
-const VAULT: &str = "vault";
-
 /// Copies a file out of the vault. A file that is there already is not overwritten.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +92,7 @@ enum Side {
 /// The session's workspace with the roots of one side only.
 fn narrowed(call: &Call, side: Side) -> Result<Workspace> {
     let workspace = &call.session.workspace;
-    let is_vault = |root: &Root| root.name.as_deref() == Some(VAULT);
+    let is_vault = |root: &Root| workspace.is_vault(root);
     let roots: Vec<Root> = workspace
         .roots()
         .iter()

@@ -1,4 +1,5 @@
-//! The vault: a root of secrets that commands never see. What leaves it leaves one file at a time.
+//! The vault: a read-only root for secrets. Commands do not see it: the host hides it or refuses the command
+//! ([`SafePath::is_in_vault`](helve_contract::SafePath::is_in_vault)). [`CopyTo`] copies one file at a time out of it.
 
 mod copy_to;
 
