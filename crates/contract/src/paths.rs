@@ -94,7 +94,8 @@ impl Workspace {
     }
 
     /// The same workspace with these folders of its first root in that root's place, and why some of them are not. They
-    /// are absolute and without symbolic links. It only ever becomes smaller: with none of them, no root is left.
+    /// are absolute and without symbolic links. It never becomes larger. Folders that all lie outside change nothing:
+    /// the workspace is the operator's setting. If all folders inside are refused, no root is left.
     #[must_use]
     pub fn narrowed(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
         let Some(first) = self.roots.first() else { return (self.clone(), Vec::new()) };
@@ -114,6 +115,9 @@ impl Workspace {
             if !areas.iter().any(|area| relative.starts_with(area)) {
                 areas.push(relative);
             }
+        }
+        if !folders.iter().any(|folder| folder.starts_with(&first.dir)) {
+            return (self.clone(), ignored);
         }
         if areas.is_empty() {
             return (Self { roots: Vec::new(), nothing_left: true, ..self.clone() }, ignored);
@@ -264,8 +268,8 @@ impl Workspace {
 
     fn nothing(&self) -> &'static str {
         if self.nothing_left {
-            "the folders that are open in the client are not in the workspace, so no files can be reached; \
-             ask the user to open a folder of the workspace, or to start the server with another one"
+            "the folders that are open in the client are protected parts of the workspace, so no files can be \
+             reached; ask the user to open another folder of the workspace"
         } else {
             "this session has no workspace"
         }
@@ -821,10 +825,14 @@ mod tests {
         assert_eq!(seen("/shared/secret/key"), "/shared/secret/key: is denied");
         assert_eq!(seen("/vault/x"), "/v/x/x");
 
-        // A folder above changes nothing, and one beside leaves nothing, with words about it.
+        // Folders above it and folders that do not overlap it change nothing; protected ones leave nothing.
         assert_eq!(narrow(&["/", "/w/a"]).0.roots(), whole.roots());
-        let (none, _) = narrow(&["/elsewhere"]);
-        assert!(none.top(Access::Read).unwrap_err().to_string().contains("open a folder of the workspace"));
+        let (same, ignored) = narrow(&["/elsewhere", "/wider"]);
+        assert_eq!(same.roots(), whole.roots());
+        assert_eq!(ignored, ["/elsewhere: outside the workspace", "/wider: outside the workspace"]);
+        assert_eq!(narrow(&[]).0.roots(), whole.roots());
+        let (none, _) = narrow(&["/w/.git", "/elsewhere"]);
+        assert!(none.top(Access::Read).unwrap_err().to_string().contains("open another folder of the workspace"));
         assert!(none.check(Path::new("/shared/x"), Access::Read, None).is_err());
         assert!(none.check(Path::new("/vault/x"), Access::Read, None).is_err());
     }

@@ -1,4 +1,5 @@
-//! The client's folders: they narrow the workspace of its session, and never widen it.
+//! The client's folders (MCP roots): they narrow the workspace of its session, and never widen it. Folders that do not
+//! overlap the workspace change nothing, because the operator chose the workspace.
 
 use std::{
     fs,

@@ -3,7 +3,9 @@
 use std::{fs, path::Path, sync::Arc};
 
 use futures::FutureExt;
-use helve_contract::{Effects, Entry, PathRules, Ports, Reading, Reply, Root, Session, Workspace, ports::NoHost};
+use helve_contract::{
+    Access, Effects, Entry, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session, Workspace, ports::NoHost,
+};
 use helve_engine::Engine;
 use helve_mcp::{HttpOptions, Options, Server};
 use serde_json::{Value, json};
@@ -75,15 +77,46 @@ fn the_clients_folders_narrow_the_workspace() {
 
     client.send(&changed);
     let asked = client.call("whereabouts", json!({}));
-    answer(&mut client, &asked, &[Path::new("/etc")]);
-    let refused = text(&client.next());
-    assert!(refused.contains("the folders that are open in the client are not in the workspace"), "{refused}");
-    assert_eq!(text(&client.call("echo", json!({ "text": "hi" }))), "hi", "what needs no files goes on");
+    answer(&mut client, &asked, &[Path::new("/etc"), &two]);
+    assert_eq!(text(&client.next()), two.display().to_string());
 
     client.send(&changed);
     let asked = client.call("whereabouts", json!({}));
     answer(&mut client, &asked, &[Path::new("/")]);
     assert_eq!(text(&client.next()), top.display().to_string(), "never more than the workspace");
+}
+
+/// Some agents name the folder they were started in as their only root, wherever the server works.
+#[test]
+fn folders_that_do_not_overlap_the_workspace_change_nothing() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let top = dir.path().canonicalize().unwrap();
+    for folders in [&[elsewhere.path()][..], &[Path::new("/no/such")], &[Path::new("/etc"), elsewhere.path()]] {
+        let mut client = Client::at(server(&top).1);
+        client.hello(NEWEST, &json!({ "roots": {} }));
+        let asked = client.call("whereabouts", json!({}));
+        answer(&mut client, &asked, folders);
+        assert_eq!(text(&client.next()), top.display().to_string(), "{folders:?}");
+    }
+}
+
+/// The folders that a client opened stay a limit where they are in the workspace, and never open anything beside it.
+#[test]
+fn a_client_that_opened_a_protected_folder_only_reaches_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    fs::create_dir(top.join("secret")).unwrap();
+    let rule = PathRule { glob: Glob::new("secret"), denies: Access::Read, why: "is denied".into() };
+    let workspace = Workspace::new([Root::writable(&top)], PathRules::new([rule]), Reading::Absolute);
+    let session = Arc::new(Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
+    let engine = Arc::new(Engine::builder(dialect()).tool(whereabouts()).build().unwrap());
+    let mut client = Client::at(Arc::new(Server::new(engine, session, Options::default())));
+    client.hello(NEWEST, &json!({ "roots": {} }));
+    let asked = client.call("whereabouts", json!({}));
+    answer(&mut client, &asked, &[&top.join("secret")]);
+    let refused = text(&client.next());
+    assert!(refused.contains("are protected parts of the workspace"), "{refused}");
+    assert_eq!(text(&client.call("echo", json!({ "text": "hi" }))), "hi", "what needs no files goes on");
 }
 
 #[test]
