@@ -30,6 +30,12 @@ impl Effects {
     /// Hands something to somebody outside: a message, a file.
     pub const SENDS: Self = Self(1 << 8);
 
+    /// Nobody said what a call can do: it may read, write, destroy and reach the network, and counts as privileged.
+    pub const UNKNOWN: Self =
+        Self(Self::UNSTATED.0 | Self::READS.0 | Self::WRITES.0 | Self::NETWORK.0 | Self::DESTROYS.0);
+    /// Marks a set that nobody stated.
+    const UNSTATED: Self = Self(1 << 9);
+
     /// Both sets together, in a constant.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -58,7 +64,7 @@ impl Effects {
     /// Seed 003's safety tier.
     #[must_use]
     pub const fn tier(self) -> Tier {
-        if self.has(Self::EXECUTES) {
+        if self.has(Self::EXECUTES) || self.has(Self::UNSTATED) {
             Tier::Privileged
         } else if self.is_read_only() {
             Tier::ReadOnly
@@ -98,7 +104,7 @@ impl Effects {
 
     /// The names of the effects in the set, as configuration and documentation spell them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Effects, &str); 9] = [
+        const NAMES: [(Effects, &str); 10] = [
             (Effects::READS, "reads"),
             (Effects::WRITES, "writes"),
             (Effects::NETWORK, "network"),
@@ -108,6 +114,7 @@ impl Effects {
             (Effects::DESTROYS, "destroys"),
             (Effects::NOTES, "notes"),
             (Effects::SENDS, "sends"),
+            (Effects::UNSTATED, "unknown"),
         ];
         NAMES.into_iter().filter(move |(effect, _)| self.has(*effect)).map(|(_, name)| name)
     }
@@ -172,7 +179,7 @@ mod tests {
         let read = Effects::READS;
         let write = Effects::READS | Effects::WRITES;
         let shell = write | Effects::EXECUTES;
-        let seen = [read, write, shell, Effects::NETWORK].map(|it| (it.tier(), it.side_effect()));
+        let seen = [read, write, shell, Effects::NETWORK, Effects::UNKNOWN].map(|it| (it.tier(), it.side_effect()));
         assert_eq!(
             seen,
             [
@@ -180,7 +187,10 @@ mod tests {
                 (Tier::SideEffecting, SideEffect::Mutating),
                 (Tier::Privileged, SideEffect::Mutating),
                 (Tier::SideEffecting, SideEffect::Network),
+                (Tier::Privileged, SideEffect::Network),
             ]
         );
+        assert!(Effects::UNKNOWN.names().eq(["reads", "writes", "network", "destroys", "unknown"]));
+        assert!(Effects::UNKNOWN.annotations().destructive_hint && !Effects::UNKNOWN.runs_beside_others());
     }
 }

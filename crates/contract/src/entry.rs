@@ -4,18 +4,23 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use schemars::{JsonSchema, generate::SchemaSettings};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Call, Effects, Error, Problem, Reply, Result, Tier, Tool};
+use crate::{
+    Call, Effects, Error, PatternPurpose, Problem, Reply, Result, Tier, Tool,
+    names::{name_matches, underscored},
+};
 
 /// What the model is told about a tool, and what the engine must know.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The name the model calls: `^[A-Za-z0-9_]{1,64}$`.
+    /// The name the model calls: `^[A-Za-z0-9_-]{1,64}$`.
     pub name: String,
     /// Other names that lead here.
     pub aliases: Vec<String>,
+    /// Further names that rules use for this tool, of any length. A call may use one that no other tool has.
+    pub rule_names: Vec<String>,
     /// What it does, from the doc comment.
     pub description: String,
     /// JSON Schema of the arguments.
@@ -37,10 +42,51 @@ impl Spec {
         self.tier.unwrap_or(self.effects.tier())
     }
 
-    /// Whether this name means the tool.
+    /// Whether this name means the tool: its name or an alias, also with `_` in place of `-`.
     #[must_use]
     pub fn answers_to(&self, name: &str) -> bool {
-        self.name == name || self.aliases.iter().any(|alias| alias == name)
+        let spells = |own: &String| own == name || (own.contains('-') && underscored(own) == name);
+        std::iter::once(&self.name).chain(&self.aliases).any(spells)
+    }
+
+    /// Whether a pattern with `*` covers this tool, by its name, an alias or a name for rules.
+    #[must_use]
+    pub fn is_covered_by(&self, pattern: &str, purpose: PatternPurpose) -> bool {
+        let names = std::iter::once(&self.name).chain(&self.aliases);
+        // A name for rules may be the plain name of another tool: only its exact spelling grants anything.
+        let exact = match purpose {
+            PatternPurpose::Grant => PatternPurpose::Exact,
+            other => other,
+        };
+        names.into_iter().any(|name| name_matches(pattern, name, purpose))
+            || self.rule_names.iter().any(|name| name_matches(pattern, name, exact))
+    }
+
+    /// The declaration that a model gets: name, description and parameters.
+    #[must_use]
+    pub fn function_decl(&self) -> FunctionDecl {
+        let description = Some(self.description.clone()).filter(|it| !it.is_empty());
+        FunctionDecl { name: self.name.clone(), description, parameters: self.schema.clone() }
+    }
+}
+
+/// The declaration of a tool for a model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FunctionDecl {
+    /// The name the model calls.
+    pub name: String,
+    /// What the tool does; `None` without a doc comment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+}
+
+impl FunctionDecl {
+    /// The declaration of a tool under its own name.
+    #[must_use]
+    pub fn of<T: Tool>() -> Self {
+        Entry::of::<T>().spec.function_decl()
     }
 }
 
@@ -76,6 +122,7 @@ impl Entry {
         let spec = Spec {
             name: name.to_owned(),
             aliases: Vec::new(),
+            rule_names: Vec::new(),
             description,
             schema,
             output: None,

@@ -7,6 +7,7 @@ mod effects;
 mod entry;
 mod error;
 pub mod json;
+mod names;
 mod nearest;
 mod paths;
 mod patience;
@@ -19,8 +20,9 @@ pub mod trials;
 
 pub use call::{Call, Errand, Ports, Progress, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
-pub use entry::{Entry, Run, Spec};
+pub use entry::{Entry, FunctionDecl, Run, Spec};
 pub use error::{Error, FileFault, Problem, Result};
+pub use names::{PatternPurpose, fold_name, name_matches, underscored};
 pub use nearest::nearest;
 pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePath, Workspace};
 pub use patience::{is_patient, patiently};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helve_contract::Entry;
+use helve_contract::{Entry, PatternPurpose, name_matches};
 use serde_json::{Value, json};
 
 use tokio::sync::watch;
@@ -58,7 +58,7 @@ pub enum BuildError {
         known: Vec<&'static str>,
     },
     /// A name that is no name.
-    #[error("`{0}` cannot be a tool's name: 1 to 64 letters, digits and underscores are allowed")]
+    #[error("`{0}` cannot be a tool's name: 1 to 64 letters, digits, `_` and `-` are allowed")]
     BadName(String),
     /// A name that is taken.
     #[error("there are two tools called `{0}`; rename one, or ask for it to be replaced")]
@@ -106,7 +106,9 @@ impl Builder {
     pub fn only(mut self, names: Vec<String>) -> Self {
         match &mut self.wishes.only {
             None => self.wishes.only = Some(names),
-            Some(before) => before.retain(|old| names.iter().any(|new| new == old || glob(new, old))),
+            Some(before) => {
+                before.retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)))
+            }
         }
         self
     }
@@ -225,11 +227,12 @@ pub(crate) struct Wishes {
 impl Wishes {
     /// Whether this tool is wanted. What was added is there in every role.
     pub(crate) fn want(&self, entry: &Entry, added: bool) -> bool {
-        let named = |patterns: &[String]| patterns.iter().any(|pattern| names(pattern, entry));
-        let in_role = |role: &Role| role.tools.iter().any(|pattern| names(pattern, entry));
+        let granted = |patterns: &[String]| patterns.iter().any(|pattern| grants(pattern, entry));
+        let in_role = |role: &Role| role.tools.iter().any(|pattern| grants(pattern, entry));
+        let removed = |pattern: &String| entry.spec.is_covered_by(pattern, PatternPurpose::Restrict);
         (added || self.role.as_ref().is_none_or(in_role))
-            && self.only.as_deref().is_none_or(named)
-            && !named(&self.without)
+            && self.only.as_deref().is_none_or(granted)
+            && !self.without.iter().any(removed)
     }
 }
 
@@ -260,39 +263,14 @@ fn rooted(schema: &mut Value) {
     }
 }
 
-/// Whether a pattern names a tool, by its name or an alias.
-pub(crate) fn names(pattern: &str, entry: &Entry) -> bool {
-    let spec = &entry.spec;
-    std::iter::once(&spec.name).chain(&spec.aliases).any(|name| glob(pattern, name))
-}
-
-/// `*` stands for any letters, without regard to case.
-fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
+/// Whether a pattern that grants something covers a tool.
+pub(crate) fn grants(pattern: &str, entry: &Entry) -> bool {
+    entry.spec.is_covered_by(pattern, PatternPurpose::Grant)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_letters() {
-        let seen = [("mem*", "memory_get"), ("*", "x"), ("a*c*e", "abcde"), ("a*c", "abcd"), ("Read", "read")]
-            .map(|(pattern, name)| glob(pattern, name));
-        assert_eq!(seen, [true, true, true, false, true]);
-    }
 
     #[test]
     fn every_schema_becomes_an_object() {

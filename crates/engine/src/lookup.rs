@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use helve_contract::{Effects, Entry, Error, Result, Spec, nearest};
+use helve_contract::{Effects, Entry, Error, Result, Spec, nearest, underscored};
 
 use crate::{BuildError, Engine, table::Table};
 
@@ -10,6 +10,8 @@ use crate::{BuildError, Engine, table::Table};
 pub(crate) struct Names {
     /// Names and aliases as they are written.
     written: HashMap<String, usize>,
+    /// The same with `_` for `-`, and names for rules; `None` where two tools would be meant.
+    underscored: HashMap<String, Option<usize>>,
     /// The same without case, `-` and `_`; `None` where two tools would be meant.
     folded: HashMap<String, Option<usize>>,
     /// What the dialect has and this session has not.
@@ -19,7 +21,13 @@ pub(crate) struct Names {
 impl Names {
     /// The names of these tools. Two of the same name are an error.
     pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a Spec>) -> Result<Self, BuildError> {
-        let mut names = Self { written: HashMap::new(), folded: HashMap::new(), elsewhere: Vec::new() };
+        let mut names = Self {
+            written: HashMap::new(),
+            underscored: HashMap::new(),
+            folded: HashMap::new(),
+            elsewhere: Vec::new(),
+        };
+        let mut for_rules: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, spec) in specs.enumerate() {
             for name in std::iter::once(&spec.name).chain(&spec.aliases) {
                 if !is_name(name) {
@@ -28,11 +36,14 @@ impl Names {
                 if names.written.insert(name.clone(), at).is_some() {
                     return Err(BuildError::Duplicate(name.clone()));
                 }
-                names
-                    .folded
-                    .entry(fold(name))
-                    .and_modify(|old| *old = old.filter(|old| *old == at))
-                    .or_insert(Some(at));
+                record(&mut names.underscored, underscored(name), at);
+                record(&mut names.folded, fold(name), at);
+            }
+            spec.rule_names.iter().for_each(|name| record(&mut for_rules, name, at));
+        }
+        for (name, at) in for_rules {
+            if let Some(at) = at {
+                names.written.entry(name.to_owned()).or_insert(at);
             }
         }
         Ok(names)
@@ -52,8 +63,11 @@ impl Names {
 
     /// A name in any spelling: case, `-` and `_` aside, and without a `functions.` before it.
     pub(crate) fn loose(&self, name: &str) -> Option<usize> {
-        let spelt = |name: &str| self.exact(name).or_else(|| self.folded.get(&fold(name)).copied().flatten());
-        if name.len() > 200 {
+        let spelt = |name: &str| {
+            let folded = || self.folded.get(&fold(name)).copied().flatten();
+            self.exact(name).or_else(|| self.underscored.get(&underscored(name)).copied().flatten()).or_else(folded)
+        };
+        if name.len() > 400 {
             return None;
         }
         let name = name.trim();
@@ -61,9 +75,14 @@ impl Names {
     }
 }
 
+/// Records what a spelling means; one that means two tools means none.
+fn record<K: Eq + std::hash::Hash>(names: &mut HashMap<K, Option<usize>>, name: K, at: usize) {
+    names.entry(name).and_modify(|old| *old = old.filter(|old| *old == at)).or_insert(Some(at));
+}
+
 /// What providers accept as a tool's name.
 fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
+    (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-'))
 }
 
 fn fold(name: &str) -> String {

@@ -49,7 +49,7 @@ impl Strangers {
 
     /// Where the words of a reply are from, if a stranger wrote them.
     fn origin(&self, entry: &Entry, named: &Named, reply: &Reply) -> Option<Origin> {
-        if self.trusted.iter().any(|pattern| builder::names(pattern, entry)) {
+        if self.trusted.iter().any(|pattern| builder::grants(pattern, entry)) {
             return None;
         }
         if let Some(origin) = &reply.origin {

@@ -77,6 +77,7 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
             let spec = Spec {
                 name: tool.name.clone(),
                 aliases: Vec::new(),
+                rule_names: Vec::new(),
                 description: bounded(&tool.description),
                 schema: protocol::object_schema(tool.parameters),
                 output: None,

@@ -149,6 +149,7 @@ fn spec(name: &str, effects: Effects) -> Spec {
     Spec {
         name: name.to_owned(),
         aliases: Vec::new(),
+        rule_names: Vec::new(),
         description: format!("{name}s something"),
         schema: json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] }),
         output: None,

@@ -305,7 +305,7 @@ impl Gate {
     /// Whether an allow rule names the host that a call goes to.
     fn names_host(&self, deed: &Deed<'_>) -> bool {
         let Some(Address::Host(host)) = &deed.address else { return false };
-        self.allow.iter().any(|rule| rule.has_content() && rule.is_about(deed) && rule.covers_host(host))
+        self.allow.iter().any(|rule| rule.has_content() && rule.grants(deed) && rule.covers_host(host))
     }
 
     /// Refuses what is denied; a rule that may be meant, but cannot be decided, comes back.
@@ -337,7 +337,7 @@ impl Gate {
 
     /// Whether allow rules cover the whole call.
     fn allowed(&self, deed: &Deed<'_>) -> bool {
-        let rules: Vec<_> = self.allow.iter().filter(|rule| rule.is_about(deed)).collect();
+        let rules: Vec<_> = self.allow.iter().filter(|rule| rule.grants(deed)).collect();
         if rules.is_empty() {
             return false;
         }

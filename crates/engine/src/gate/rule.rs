@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helve_contract::{Access, Effects, Glob, PathRule, Spec, Workspace};
+use helve_contract::{Access, Effects, Glob, PathRule, PatternPurpose, Spec, Workspace};
 
 use super::deed::{Address, Deed, Target};
 use crate::commands::{Layer, Simple, base_name, only_looks, plain_words};
@@ -55,7 +55,8 @@ pub(super) enum Hit {
 const SHELLS: &[&str] = &["bash", "exec", "run_command", "shell", "shell_exec"];
 
 impl Rule {
-    /// Reads `Tool` or `Tool(content)`. A `*` in the tool's name stands for any letters.
+    /// Reads `Tool` or `Tool(content)`. A `*` in the tool's name stands for any letters. A deny or ask rule covers every
+    /// spelling of the name (`-`, `_`, letter case); in an allow rule `_` also stands for `-`.
     ///
     /// The content of a command tool is a whole command (`npm test`) or its first words (`npm run test:*`, `git *`);
     /// of a file tool a path pattern (`src/**`); of a web tool `domain:example.com`.
@@ -113,17 +114,14 @@ impl Rule {
         self.content.is_some()
     }
 
-    /// Whether the rule speaks of this tool: by name or alias, `Edit` of all that change files, `Read` of all that look.
-    pub(super) fn is_about(&self, deed: &Deed<'_>) -> bool {
-        let names = std::iter::once(&deed.spec.name).chain(&deed.spec.aliases);
-        names.into_iter().any(|name| self.names(name)) || self.is_family(deed)
+    /// Whether an allow rule covers this tool: by a name of the tool, `Edit` all that change files, `Read` all that look.
+    pub(super) fn grants(&self, deed: &Deed<'_>) -> bool {
+        deed.spec.is_covered_by(&self.tool, PatternPurpose::Grant) || self.is_family(deed)
     }
 
-    fn names(&self, name: &str) -> bool {
-        let (rule, name) = (self.tool.to_lowercase(), name.to_lowercase());
-        // `mcp__server` alone is every tool of the server.
-        let server = rule.starts_with("mcp__") && name.strip_prefix(&rule).is_some_and(|rest| rest.starts_with("__"));
-        server || wild(rule.as_bytes(), name.as_bytes())
+    /// Whether a deny or ask rule covers this tool, in whichever spelling its name was written.
+    fn restricts(&self, deed: &Deed<'_>) -> bool {
+        deed.spec.is_covered_by(&self.tool, PatternPurpose::Restrict) || self.is_family(deed)
     }
 
     fn is_family(&self, deed: &Deed<'_>) -> bool {
@@ -136,7 +134,7 @@ impl Rule {
 
     /// Whether a deny or ask rule speaks of a call. Any part of the call is enough.
     pub(super) fn touches(&self, deed: &Deed<'_>) -> Hit {
-        if !self.is_about(deed) {
+        if !self.restricts(deed) {
             return self.touches_redirections(deed);
         }
         let Some(content) = &self.content else { return Hit::Yes };
@@ -316,16 +314,6 @@ impl PathPattern {
 fn under_domain(host: &str, domain: &str) -> bool {
     let domain = domain.strip_prefix("*.").unwrap_or(domain);
     host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
-}
-
-/// `*` for any bytes.
-fn wild(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern, text) {
-        ([b'*', rest @ ..], _) => wild(rest, text) || matches!(text, [_, others @ ..] if wild(pattern, others)),
-        ([first, rest @ ..], [byte, others @ ..]) => first == byte && wild(rest, others),
-        (rest, []) => rest.is_empty(),
-        ([], _) => false,
-    }
 }
 
 /// Where a path leads, without touching the disk.

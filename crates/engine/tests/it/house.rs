@@ -56,6 +56,7 @@ pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
     Spec {
         name: name.into(),
         aliases: Vec::new(),
+        rule_names: Vec::new(),
         description: String::new(),
         schema,
         output: None,

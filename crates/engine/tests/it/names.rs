@@ -76,7 +76,7 @@ fn what_is_wrong_is_told_at_build() {
     let seen = [
         builder().role("loud").build(),
         builder().tool(extra("Say", json!({}))).build(),
-        builder().tool(extra("no-dash", json!({}))).build(),
+        builder().tool(extra("no dash", json!({}))).build(),
         builder().tool(extra("New", json!({ "properties": { "a": { "type": "strin" } } }))).build(),
         builder().replace(extra("New", json!({}))).build(),
     ]
@@ -87,11 +87,68 @@ fn what_is_wrong_is_told_at_build() {
         [
             "the dialect tiny has no role `loud`; it has quiet, all",
             "there are two tools called `Say`; rename one, or ask for it to be replaced",
-            "`no-dash` cannot be a tool's name: 1 to 64 letters, digits and underscores are allowed",
+            "`no dash` cannot be a tool's name: 1 to 64 letters, digits, `_` and `-` are allowed",
             "New",
             "there is no tool `New` to replace",
         ]
     );
+}
+
+/// A tool that answers with its own name.
+fn named(name: &str, rule_names: &[&str]) -> Entry {
+    let own = name.to_owned();
+    let spec = extra(name, json!({})).spec.as_ref().clone().pipe(|mut spec| {
+        spec.rule_names = rule_names.iter().map(|it| (*it).to_owned()).collect();
+        spec
+    });
+    Entry::dynamic(spec, move |_, _| {
+        let own = own.clone();
+        Box::pin(async move { Ok(Reply::from(own)) })
+    })
+}
+
+#[tokio::test]
+async fn an_underscore_is_taken_for_a_hyphen() {
+    let tools = [
+        named("mcp__my-files__get-sum", &[]),
+        // Without their signs these two are spelt alike.
+        named("mcp__a-b__c", &[]),
+        named("mcp__a__b-c", &[]),
+        // These two differ in signs only.
+        named("mcp__s__x_y", &[]),
+        named("mcp__s__x-y_00112233", &["mcp__s__x-y"]),
+        named("mcp__s__cut_44556677", &["mcp__s__a_long_name_that_was_cut", "mcp__s__x_y"]),
+    ];
+    let engine = tools.into_iter().fold(builder(), helve_engine::Builder::tool).build().unwrap();
+    for (called, ran) in [
+        ("mcp__my-files__get-sum", "mcp__my-files__get-sum"),
+        ("mcp__my_files__get_sum", "mcp__my-files__get-sum"),
+        ("mcp__my_files__get-sum", "mcp__my-files__get-sum"),
+        ("mcp__a_b__c", "mcp__a-b__c"),
+        ("mcp__a__b_c", "mcp__a__b-c"),
+        ("mcp__s__x_y", "mcp__s__x_y"),
+        ("mcp__s__x-y", "mcp__s__x-y_00112233"),
+        ("mcp__s__x_y_00112233", "mcp__s__x-y_00112233"),
+        ("mcp__s__a_long_name_that_was_cut", "mcp__s__cut_44556677"),
+    ] {
+        assert_eq!(engine.run(called, "{}", call()).await.text, ran, "{called}");
+    }
+}
+
+#[test]
+fn lists_know_tools_in_every_spelling() {
+    let text = |name: &str| vec![name.to_owned()];
+    let seen = |builder: helve_engine::Builder| -> usize {
+        let tools = [named("mcp__my-files__get-sum", &[]), named("mcp__s__cut_44", &["mcp__s__long-name"])];
+        let engine = tools.into_iter().fold(builder, helve_engine::Builder::tool).build().unwrap();
+        engine.specs().filter(|spec| spec.name.starts_with("mcp__")).count()
+    };
+    for name in ["mcp__my-files__get-sum", "mcp__my_files__get_sum", "mcp__my-files", "mcp__my_files__*"] {
+        assert_eq!(seen(builder().without(text(name))), 1, "{name}");
+        assert_eq!(seen(builder().only(text(name))), 1, "{name}");
+    }
+    assert_eq!(seen(builder().without(text("mcp__s__long_name"))), 1);
+    assert_eq!(seen(builder().without(text("mcp__s"))), 1);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use helve_contract::PatternPurpose;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -94,17 +95,20 @@ pub(crate) async fn tools(link: &Link, settings: &Settings) -> Result<(Vec<Defin
     for tool in &told {
         let shown = definition::shown(tool);
         let raw = tool["name"].as_str().unwrap_or_default();
-        let named = |patterns: &[String]| patterns.iter().any(|it| name::means(it, &settings.name, raw));
-        if named(&settings.deny) || !(settings.allow.is_empty() || named(&settings.allow)) {
+        let named =
+            |patterns: &[String], purpose| patterns.iter().any(|it| name::means(it, &settings.name, raw, purpose));
+        if named(&settings.deny, PatternPurpose::Restrict)
+            || !(settings.allow.is_empty() || named(&settings.allow, PatternPurpose::Grant))
+        {
             continue;
         }
         let why = match Definition::read(&settings.name, tool) {
-            Ok(tool) => match taken.iter().find(|it| it.name == tool.name) {
-                None => {
+            Ok(tool) => match taken.iter().any(|it| it.tool == tool.tool) {
+                false => {
                     taken.push(tool);
                     continue;
                 }
-                Some(first) => format!("it would have the name of `{}`: {}", first.tool, first.name),
+                true => "the server has two tools of that name".to_owned(),
             },
             Err(why) => why,
         };

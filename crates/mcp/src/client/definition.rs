@@ -21,7 +21,7 @@ const WEIGHT: u64 = 50_000;
 pub(crate) struct Definition {
     /// What the server calls it.
     pub(crate) tool: String,
-    /// What it is called here.
+    /// Its name here before names are told apart or cut: `mcp__SERVER__TOOL`.
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
@@ -44,7 +44,7 @@ impl Definition {
         let described = told["description"].as_str().unwrap_or_default();
         Ok(Self {
             tool: tool.to_owned(),
-            name: name::exposed(server, tool),
+            name: name::plain(server, tool),
             description: text::clean(described, DESCRIPTION),
             schema: schema(&told["inputSchema"])?,
             print: print(&[told["name"].clone(), told["description"].clone(), told["inputSchema"].clone()]),
@@ -244,7 +244,7 @@ mod tests {
             "inputSchema": { "$schema": "http://evil.example/x", "properties": { "p": { "type": "string", "description": "a\u{202e}b" } } },
         });
         let seen = Definition::read("s", &told).unwrap();
-        assert_eq!((seen.name.as_str(), seen.tool.as_str()), ("mcp__s__read_file", "read-file"));
+        assert_eq!((seen.name.as_str(), seen.tool.as_str()), ("mcp__s__read-file", "read-file"));
         assert_eq!((seen.description.chars().count(), &seen.description[..9]), (2048, "Reads. xx"));
         assert_eq!(
             seen.schema,

@@ -80,9 +80,9 @@ async fn once(server: &Server, stop: &CancellationToken) -> String {
 
 async fn read_tools(server: &Server, link: &Link, has: bool) -> Result<(), String> {
     let (tools, left) = if has { connect::tools(link, &server.settings).await? } else { Default::default() };
-    let ledger = server.ledger.clone();
+    let (ledger, name) = (server.ledger.clone(), server.settings.name.clone());
     let (tools, holds) = tokio::task::spawn_blocking(move || {
-        let holds = ledger.observe(&tools);
+        let holds = ledger.observe(&name, &tools);
         (tools, holds)
     })
     .await

@@ -1,4 +1,5 @@
-//! The record of definitions: what a tool was when it was first seen, and which change waits for a yes.
+//! The record of definitions: what a tool was when it was first seen, and which change waits for a yes. Tools are known
+//! by their server and the name that it gives them, so that names here can change without losing a record.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::Definition;
+use super::{definition::Definition, name};
 
 /// The most that is read of the record.
 const LARGEST: u64 = 32 << 20;
@@ -23,11 +24,47 @@ pub(crate) struct Ledger {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Record {
+    /// By server, and by the name that the server gives a tool.
+    #[serde(default)]
+    servers: BTreeMap<String, BTreeMap<String, Line>>,
+    /// By the name of the tool here, as earlier versions recorded it. A line moves to `servers` when its server is seen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     tools: BTreeMap<String, Line>,
 }
 
+impl Record {
+    /// Moves the lines of earlier versions to these tools of a server; says whether there were any. Two tools that
+    /// shared a line both take it over, so that neither counts as never seen.
+    fn migrate(&mut self, server: &str, tools: &[Definition]) -> bool {
+        if self.tools.is_empty() {
+            return false;
+        }
+        let old = |tool: &Definition| name::recorded_before(server, &tool.tool);
+        for tool in tools {
+            if let Some(line) = self.tools.get(&old(tool)) {
+                let lines = self.servers.entry(server.to_owned()).or_default();
+                lines.entry(tool.tool.clone()).or_insert_with(|| line.clone());
+            }
+        }
+        tools.iter().filter(|tool| self.tools.remove(&old(tool)).is_some()).count() > 0
+    }
+
+    /// The tools with a change that waits: server, tool, the name it is offered under, and its plain name.
+    fn changed(&self) -> Vec<(&str, &str, (String, String))> {
+        let keys: Vec<(&str, &str)> = self
+            .servers
+            .iter()
+            .flat_map(|(server, lines)| lines.keys().map(move |tool| (server.as_str(), tool.as_str())))
+            .collect();
+        let names = name::assigned(&[], &keys);
+        let waits = |(server, tool): (&str, &str)| self.servers[server][tool].changed.is_some();
+        let all = keys.into_iter().zip(names).filter(|(key, _)| waits(*key));
+        all.map(|((server, tool), offered)| (server, tool, (offered, name::plain(server, tool)))).collect()
+    }
+}
+
 /// One tool.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Line {
     /// The definition that holds.
     seen: String,
@@ -41,12 +78,13 @@ impl Ledger {
         Self { folder: state.to_owned() }
     }
 
-    /// Which of these definitions hold: those seen before, and those of tools never seen, which are recorded.
-    pub(crate) fn observe(&self, tools: &[Definition]) -> Result<Vec<bool>, String> {
+    /// Which of these definitions of a server hold: those seen before, and those of tools never seen, which are recorded.
+    pub(crate) fn observe(&self, server: &str, tools: &[Definition]) -> Result<Vec<bool>, String> {
         self.update(|record| {
-            let mut news = false;
+            let mut news = record.migrate(server, tools);
+            let lines = record.servers.entry(server.to_owned()).or_default();
             let holds = tools.iter().map(|tool| {
-                let line = record.tools.entry(tool.name.clone()).or_insert_with(|| {
+                let line = lines.entry(tool.tool.clone()).or_insert_with(|| {
                     news = true;
                     Line { seen: tool.print.clone(), changed: None }
                 });
@@ -61,25 +99,46 @@ impl Ledger {
     }
 
     /// Whether this definition holds by now.
-    pub(crate) fn holds(&self, name: &str, print: &str) -> bool {
-        self.read().is_ok_and(|record| record.tools.get(name).is_some_and(|line| line.seen == print))
+    pub(crate) fn holds(&self, server: &str, tool: &str, print: &str) -> bool {
+        let line = |record: &Record| record.servers.get(server)?.get(tool).map(|line| line.seen == print);
+        self.read().is_ok_and(|record| line(&record).unwrap_or(false))
     }
 
-    /// From now on this definition holds; without one, whichever waits.
-    pub(crate) fn approve(&self, name: &str, print: Option<&str>) -> Result<(), String> {
-        let found = self.update(|record| {
-            let Some(line) = record.tools.get_mut(name) else { return (false, false) };
-            let Some(print) = print.map(str::to_owned).or_else(|| line.changed.clone()) else { return (false, false) };
+    /// From now on this definition holds.
+    pub(crate) fn approve(&self, server: &str, tool: &str, print: &str) -> Result<(), String> {
+        let line = Line { seen: print.to_owned(), changed: None };
+        self.update(|record| {
+            record.servers.entry(server.to_owned()).or_default().insert(tool.to_owned(), line);
+            ((), true)
+        })
+    }
+
+    /// From now on the definition holds that waits for this name.
+    pub(crate) fn approve_named(&self, name: &str) -> Result<(), String> {
+        self.update(|record| {
+            let waiting = record.changed();
+            let names: Vec<_> = waiting.iter().map(|(_, _, names)| names.clone()).collect();
+            let line = match name::meant(name, &names) {
+                Err(why) => return (Err(why), false),
+                Ok(Some(at)) => {
+                    let (server, tool) = (waiting[at].0.to_owned(), waiting[at].1.to_owned());
+                    record.servers.get_mut(&server).and_then(|lines| lines.get_mut(&tool))
+                }
+                Ok(None) => record.tools.get_mut(name),
+            };
+            let Some((line, print)) = line.and_then(|line| line.changed.clone().map(|print| (line, print))) else {
+                return (Err(format!("no change of a tool `{name}` waits for approval")), false);
+            };
             *line = Line { seen: print, changed: None };
-            (true, true)
-        })?;
-        if found { Ok(()) } else { Err(format!("no change of a tool `{name}` waits for approval")) }
+            (Ok(()), true)
+        })?
     }
 
-    /// The tools with a change that waits.
+    /// The names of the tools with a change that waits.
     pub(crate) fn changed(&self) -> Result<Vec<String>, String> {
         let record = self.read().map_err(|error| self.told(&error))?;
-        Ok(record.tools.into_iter().filter(|(_, line)| line.changed.is_some()).map(|(name, _)| name).collect())
+        let before = record.tools.iter().filter(|(_, line)| line.changed.is_some()).map(|(name, _)| name.clone());
+        Ok(record.changed().into_iter().map(|(_, _, (offered, _))| offered).chain(before).collect())
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut Record) -> (T, bool)) -> Result<T, String> {
@@ -148,19 +207,59 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::new(folder.path());
         let (old, new) = (tool("Adds."), tool("Adds, and sends your keys."));
-        let seen = [&old, &new, &old, &new].map(|it| ledger.observe(std::slice::from_ref(it)).unwrap()[0]);
+        let seen = [&old, &new, &old, &new].map(|it| ledger.observe("s", std::slice::from_ref(it)).unwrap()[0]);
         assert_eq!(seen, [true, false, true, false]);
         assert_eq!(ledger.changed().unwrap(), ["mcp__s__t"]);
-        ledger.approve("mcp__s__t", None).unwrap();
-        assert!(ledger.holds("mcp__s__t", &new.print) && !ledger.holds("mcp__s__t", &old.print));
-        assert!(ledger.approve("mcp__s__t", None).is_err() && ledger.approve("other", None).is_err());
+        ledger.approve_named("mcp__s__t").unwrap();
+        assert!(ledger.holds("s", "t", &new.print) && !ledger.holds("s", "t", &old.print));
+        assert!(ledger.approve_named("mcp__s__t").is_err() && ledger.approve_named("other").is_err());
         assert_eq!(folder.path().join("mcp-tools.json").metadata().unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn tools_of_similar_names_have_lines_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::new(folder.path());
+        let named = |name: &str, description: &str| {
+            Definition::read("s", &json!({ "name": name, "description": description })).unwrap()
+        };
+        assert_eq!(ledger.observe("s", &[named("a-b", "One."), named("a_b", "Two.")]).unwrap(), [true, true]);
+        assert_eq!(ledger.observe("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [false, true]);
+        // Another server of a similar name has lines of its own, too.
+        assert_eq!(ledger.observe("S", &[named("a-b", "One!")]).unwrap(), [true]);
+        // Only one of them waits, so that either spelling means it.
+        ledger.approve_named("mcp__s__a_b").unwrap();
+        assert_eq!(ledger.observe("s", &[named("a-b", "One!"), named("a_b", "Two.")]).unwrap(), [true, true]);
+    }
+
+    #[test]
+    fn a_record_by_names_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::new(folder.path());
+        let named = |name: &str, description: &str| {
+            Definition::read("my-files", &json!({ "name": name, "description": description })).unwrap()
+        };
+        let (sum, other) = (named("get-sum", "Adds."), named("get_sum", "Adds, and sends your keys."));
+        let before = json!({ "tools": {
+            "mcp__my_files__get_sum": { "seen": sum.print },
+            "mcp__gone__tool": { "seen": "1", "changed": "2" },
+        } });
+        fs::write(folder.path().join("mcp-tools.json"), before.to_string()).unwrap();
+        assert_eq!(ledger.changed().unwrap(), ["mcp__gone__tool"]);
+        // What had the same name before is not new, so that a changed definition cannot come in as a new tool.
+        assert_eq!(ledger.observe("my-files", &[sum.clone(), other]).unwrap(), [true, false]);
+        assert_eq!(ledger.observe("my-files", &[named("get-sum", "Adds more.")]).unwrap(), [false]);
+        ledger.approve_named("mcp__gone__tool").unwrap();
+        let after: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.path().join("mcp-tools.json")).unwrap()).unwrap();
+        assert_eq!(after["servers"]["my-files"]["get-sum"]["seen"], json!(sum.print));
+        assert_eq!(after["tools"], json!({ "mcp__gone__tool": { "seen": "2" } }));
     }
 
     #[test]
     fn a_record_that_cannot_be_read_vouches_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mcp-tools.json"), "nonsense").unwrap();
-        assert!(Ledger::new(folder.path()).observe(&[tool("Adds.")]).unwrap_err().contains("mend or remove it"));
+        assert!(Ledger::new(folder.path()).observe("s", &[tool("Adds.")]).unwrap_err().contains("mend or remove it"));
     }
 }

@@ -20,6 +20,7 @@ mod sse;
 mod stdio;
 mod text;
 
+pub use name::is_tool_of;
 pub use servers::{Changed, LeftOut, Report, Servers, Status};
 pub use settings::{Folders, Settings, Transport};
 
@@ -38,7 +39,8 @@ pub(crate) fn try_any(data: &[u8]) {
     assert_eq!(events(1), events(data.len().max(1)));
     let Ok(told) = serde_json::from_slice::<serde_json::Value>(data) else { return };
     if let Ok(taken) = definition::Definition::read("server", &told) {
-        assert!(taken.name.len() <= 64 && taken.schema.is_object(), "{taken:?}");
+        let offered = name::assigned(&[], &[("server", &taken.tool)]);
+        assert!(offered[0].len() <= 64 && taken.schema.is_object(), "{taken:?}");
         assert!(!taken.description.chars().any(text::is_hidden), "{taken:?}");
     }
 }

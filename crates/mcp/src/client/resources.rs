@@ -79,6 +79,7 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
     Spec {
         name: name.into(),
         aliases: vec![format!("{name}Tool")],
+        rule_names: Vec::new(),
         description: description.into(),
         schema,
         output: None,

@@ -125,16 +125,12 @@ impl Servers {
         let (news, heard) = watch::channel(0);
         let (mut servers, mut refused) = (Vec::<Arc<Server>>::new(), Vec::new());
         for settings in settings {
-            let clean = name::cleaned(&settings.name).to_lowercase();
-            let taken = servers.iter().find(|it| name::cleaned(&it.settings.name).to_lowercase() == clean);
-            let why = match (name::fault(&settings.name), taken) {
-                (Some(why), _) => Some(why.to_owned()),
-                (None, Some(other)) => Some(format!("its tools would be taken for those of `{}`", other.settings.name)),
-                (None, None) => None,
-            };
+            let twice = servers.iter().any(|it| it.settings.name == settings.name);
+            let why = name::fault(&settings.name).or(twice.then_some("another server has the same name"));
             match why {
                 Some(why) => {
-                    refused.push(Report { name: settings.name, status: Status::Refused(why), tools: 0, noise: 0 });
+                    let status = Status::Refused(why.to_owned());
+                    refused.push(Report { name: settings.name, status, tools: 0, noise: 0 });
                 }
                 None => servers.push(Arc::new(Server::new(settings, Ledger::new(&folders.state), news.clone()))),
             }
@@ -160,18 +156,20 @@ impl Servers {
     /// The tools that can be called now. Ask again after news: an entry whose tool is gone says so when it is called.
     pub fn entries(&self) -> Vec<Entry> {
         let (offered, _) = self.inner.table(false);
-        offered.into_iter().map(|(server, tool)| self.entry(server, tool)).collect()
+        offered.into_iter().map(|it| self.entry(it)).collect()
     }
 
     /// The same with the tools of servers that are away for the moment: who calls one is told to try again.
     pub fn lasting_entries(&self) -> Vec<Entry> {
         let (offered, _) = self.inner.table(true);
-        offered.into_iter().map(|(server, tool)| self.entry(server, tool)).collect()
+        offered.into_iter().map(|it| self.entry(it)).collect()
     }
 
-    fn entry(&self, server: Arc<Server>, tool: Arc<Definition>) -> Entry {
+    fn entry(&self, Offered { server, tool, name }: Offered) -> Entry {
         let spec = Spec {
-            name: tool.name.clone(),
+            // Rules also know it by the server's own spelling, whatever it is offered as.
+            rule_names: if tool.name == name { Vec::new() } else { vec![tool.name.clone()] },
+            name,
             aliases: Vec::new(),
             description: tool.description.clone(),
             schema: tool.schema.clone(),
@@ -217,35 +215,35 @@ impl Servers {
 
     /// The tools whose definition changed since it was approved.
     pub fn quarantined(&self) -> Vec<Changed> {
-        let changed = |known: &Known| Changed {
-            name: known.tool.name.clone(),
-            description: known.tool.description.clone(),
-            schema: known.tool.schema.clone(),
+        let changed = |it: Listed| Changed {
+            description: it.known.tool.description.clone(),
+            schema: it.known.tool.schema.clone(),
+            name: it.name,
         };
-        let of = |server: &Arc<Server>| -> Vec<Changed> {
-            server.live().tools.iter().filter(|it| !it.holds).map(changed).collect()
-        };
-        self.inner.servers.iter().flat_map(of).collect()
+        self.inner.listed(false).into_iter().filter(|it| !it.known.holds).map(changed).collect()
     }
 
     /// Takes a tool as it is now, by the user's word.
     pub fn approve(&self, name: &str) -> Result<()> {
-        for server in &self.inner.servers {
-            let mut live = server.live();
-            if let Some(known) = live.tools.iter_mut().find(|it| !it.holds && it.tool.name == name) {
-                server.ledger.approve(name, Some(&known.tool.print)).map_err(Error::failed)?;
-                known.holds = true;
-                drop(live);
-                server.told();
-                return Ok(());
-            }
+        let waiting: Vec<Listed> = self.inner.listed(false).into_iter().filter(|it| !it.known.holds).collect();
+        let names: Vec<_> = waiting.iter().map(|it| (it.name.clone(), it.known.tool.name.clone())).collect();
+        let Some(at) = name::meant(name, &names).map_err(Error::failed)? else {
+            return Err(Error::failed(format!("no change of a tool `{name}` waits for approval")));
+        };
+        let Listed { server, known, .. } = &waiting[at];
+        let (tool, print) = (&known.tool.tool, &known.tool.print);
+        server.ledger.approve(&server.settings.name, tool, print).map_err(Error::failed)?;
+        for now in &mut server.live().tools {
+            // It may be another one by now, which waits for a yes of its own.
+            now.holds |= now.tool.tool == *tool && now.tool.print == *print;
         }
-        Err(Error::failed(format!("no change of a tool `{name}` waits for approval")))
+        server.told();
+        Ok(())
     }
 
     /// Takes a changed tool as a session last saw it, without starting its server.
     pub fn approve_recorded(folders: &Folders, name: &str) -> Result<()> {
-        Ledger::new(&folders.state).approve(name, None).map_err(Error::failed)
+        Ledger::new(&folders.state).approve_named(name).map_err(Error::failed)
     }
 
     /// The tools with a change that waits for approval, by the record alone.
@@ -270,31 +268,52 @@ impl Servers {
     }
 }
 
-/// A tool that can be called, and whose it is.
-type Offered = (Arc<Server>, Arc<Definition>);
+/// A tool that can be called, whose it is, and the name it is offered under.
+struct Offered {
+    server: Arc<Server>,
+    tool: Arc<Definition>,
+    name: String,
+}
+
+/// A tool that a server has, offered or not.
+struct Listed {
+    server: Arc<Server>,
+    known: Known,
+    name: String,
+}
 
 impl Inner {
+    /// The tools of all servers with their names. With `lasting`, also those of servers that are away for the moment.
+    fn listed(&self, lasting: bool) -> Vec<Listed> {
+        let of = |server: &Arc<Server>| -> Vec<(Arc<Server>, Known)> {
+            let live = server.live();
+            let tools = if lasting && live.link.is_none() { &live.last } else { &live.tools };
+            tools.iter().map(|known| (server.clone(), known.clone())).collect()
+        };
+        let all: Vec<_> = self.servers.iter().flat_map(of).collect();
+        let servers: Vec<&str> = self.servers.iter().map(|it| it.settings.name.as_str()).collect();
+        let keys: Vec<_> =
+            all.iter().map(|(server, known)| (server.settings.name.as_str(), known.tool.tool.as_str())).collect();
+        let names = name::assigned(&servers, &keys);
+        all.into_iter().zip(names).map(|((server, known), name)| Listed { server, known, name }).collect()
+    }
+
     /// What is offered, and what is not. Of two tools with one name the first is offered.
     fn table(&self, lasting: bool) -> (Vec<Offered>, Vec<LeftOut>) {
-        let (mut offered, mut left) = (Vec::new(), Vec::new());
+        let mut left: Vec<LeftOut> = self.servers.iter().flat_map(|it| it.live().left.clone()).collect();
+        let mut offered = Vec::new();
         let mut owners: HashMap<String, String> = HashMap::new();
-        for server in &self.servers {
-            let live = server.live();
-            left.extend(live.left.iter().cloned());
-            let tools = if lasting && live.link.is_none() { &live.last } else { &live.tools };
-            for Known { tool, holds } in tools {
-                let mut leave = |why: String| {
-                    let server = server.settings.name.clone();
-                    left.push(LeftOut { server, tool: tool.tool.clone(), why });
-                };
-                if let Some(owner) = owners.get(&tool.name) {
-                    leave(format!("its name {} is taken by a tool of `{owner}`", tool.name));
-                } else if !holds {
-                    leave(changed(&tool.name));
-                } else {
-                    offered.push((server.clone(), tool.clone()));
-                }
-                owners.entry(tool.name.clone()).or_insert_with(|| server.settings.name.clone());
+        for Listed { server, known: Known { tool, holds }, name } in self.listed(lasting) {
+            let owner = server.settings.name.clone();
+            let why = match owners.get(&name) {
+                Some(other) => Some(format!("its name {name} is taken by a tool of `{other}`")),
+                None if !holds => Some(changed(&name)),
+                None => None,
+            };
+            owners.entry(name.clone()).or_insert_with(|| owner.clone());
+            match why {
+                Some(why) => left.push(LeftOut { server: owner, tool: tool.tool.clone(), why }),
+                None => offered.push(Offered { server, tool, name }),
             }
         }
         (offered, left)
@@ -413,7 +432,7 @@ impl Server {
             return Err(Error::failed(format!("the MCP server `{}` no longer has this tool", self.settings.name)));
         };
         // The user may have approved it elsewhere since.
-        if !known.holds && !self.ledger.holds(&known.tool.name, &known.tool.print) {
+        if !known.holds && !self.ledger.holds(&self.settings.name, &known.tool.tool, &known.tool.print) {
             return Err(Error::denied(changed(&tool.name)));
         }
         Ok(link)

@@ -81,6 +81,7 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
     Spec {
         name: name.into(),
         aliases: Vec::new(),
+        rule_names: Vec::new(),
         description: description.into(),
         schema: schema.clone(),
         output: None,

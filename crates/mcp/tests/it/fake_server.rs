@@ -196,6 +196,7 @@ impl Fake {
                 answer(text("first"));
                 answer(text("second"));
             }
+            name @ ("a-b" | "a_b") => answer(text(&format!("ran {name}"))),
             _ => answer(text("late indeed")),
         }
     }

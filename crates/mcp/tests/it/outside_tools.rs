@@ -7,7 +7,7 @@ use std::{
 };
 
 use helve_contract::{Call, Effects, Reply};
-use helve_engine::Engine;
+use helve_engine::{Engine, Gate, Mode, Rule};
 use helve_mcp::client::{Folders, Servers, Settings, Status};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -86,19 +86,61 @@ async fn tools_appear_under_the_name_of_their_server() {
 async fn a_tool_that_cannot_be_taken_is_told() {
     let bench = Bench::new().await;
     let left: Vec<_> = bench.servers.left_out().into_iter().map(|it| (it.tool, it.why)).collect();
-    assert_eq!(
-        left,
-        [
-            ("a_b".to_owned(), "it would have the name of `a-b`: mcp__fake__a_b".to_owned()),
-            ("far".to_owned(), "its schema refers to something outside of it".to_owned()),
-        ]
-    );
+    assert_eq!(left, [("far".to_owned(), "its schema refers to something outside of it".to_owned())]);
 }
 
 #[tokio::test]
-async fn of_two_servers_with_one_name_the_first_is_asked() {
+async fn tools_keep_their_hyphens_and_are_all_callable() {
+    let bench = Bench::with(|it| it.name = "my-fake".into()).await;
+    let names: Vec<String> = bench.names().into_iter().filter(|it| it.contains("__a")).collect();
+    let [hyphen, underscore, ask] = names.as_slice() else { panic!("{names:?}") };
+    assert_eq!((underscore.as_str(), ask.as_str()), ("mcp__my-fake__a_b", "mcp__my-fake__ask"));
+    assert!(hyphen.starts_with("mcp__my-fake__a-b_"), "{hyphen}");
+    for (called, ran) in [
+        (hyphen.clone(), "a-b"),
+        // As a client calls it that has no hyphens.
+        (hyphen.replace('-', "_"), "a-b"),
+        ("mcp__my-fake__a-b".into(), "a-b"),
+        (underscore.clone(), "a_b"),
+        ("mcp__my_fake__a_b".into(), "a_b"),
+    ] {
+        assert_eq!(bench.run(&called, json!({})).await.text, format!("ran {ran}"), "{called}");
+    }
+}
+
+#[tokio::test]
+async fn a_deny_rule_holds_for_a_tool_with_a_suffix() {
+    let bench = Bench::with(|it| it.name = "my-fake".into()).await;
+    for rule in ["mcp__my-fake__a-b", "mcp__my_fake__a_b", "mcp__my-fake", "mcp__my_fake__a*"] {
+        let gate = Gate::new(Mode::Open).deny(Rule::parse(rule).unwrap());
+        let engine = bench.servers.entries().into_iter().fold(Engine::builder(dialect()), helve_engine::Builder::tool);
+        let engine = engine.gate(gate).build().unwrap();
+        for name in bench.names().iter().filter(|it| it.contains("__a-b")) {
+            let reply = engine.run(name, json!({}), Call::new("c", session())).await;
+            assert!(reply.is_error && reply.text.contains("is denied by the rule"), "{rule}: {}", reply.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn servers_of_similar_names_are_both_used() {
     let folder = tempfile::tempdir().unwrap();
-    let all = ["my-fake", "my_fake", "a__b"].map(|name| settings(name, folder.path(), "good"));
+    let all = ["my-fake", "my_fake"].map(|name| settings(name, folder.path(), "good"));
+    let servers = Servers::start(all.into(), Folders::of(folder.path()));
+    let bench = Bench { folder, servers };
+    bench.until(|it| it.reports().iter().all(|it| it.status == Status::Connected)).await;
+    let names: Vec<String> = bench.names().into_iter().filter(|it| it.ends_with("__echo")).collect();
+    let [hyphen, underscore] = names.as_slice() else { panic!("{names:?}") };
+    assert_eq!(underscore, "mcp__my_fake__echo");
+    for name in [hyphen, underscore] {
+        assert_eq!(bench.run(name, json!({ "text": "hi" })).await.text, "hi", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_name_cannot_be_used_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = ["my-fake", "my-fake", "a__b"].map(|name| settings(name, folder.path(), "good"));
     let servers = Servers::start(all.into(), Folders::of(folder.path()));
     let seen: Vec<_> = servers.reports().into_iter().map(|it| (it.name, it.status)).collect();
     let two_signs = "a server's name may not have two signs in a row, nor one at its end: they part the names of tools";
@@ -106,7 +148,7 @@ async fn of_two_servers_with_one_name_the_first_is_asked() {
         seen,
         [
             ("my-fake".to_owned(), Status::Starting),
-            ("my_fake".into(), Status::Refused("its tools would be taken for those of `my-fake`".into())),
+            ("my-fake".into(), Status::Refused("another server has the same name".into())),
             ("a__b".into(), Status::Refused(two_signs.into())),
         ]
     );

@@ -99,6 +99,7 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
     let spec = Spec {
         name: definition.name.clone(),
         aliases: Vec::new(),
+        rule_names: Vec::new(),
         description: definition.description.clone(),
         schema: definition.parameters.clone(),
         output: None,

@@ -243,6 +243,63 @@ async fn names_of_tools_may_be_patterns() {
     }
 }
 
+/// Tools of a server `my-files` that has `get-sum`, under its own name and under one with a suffix.
+fn sums() -> [Spec; 2] {
+    let effects = Effects::READS | Effects::WRITES | Effects::NETWORK;
+    let plain = spec("mcp__my-files__get-sum", effects, &["x"]);
+    let rule_names = vec!["mcp__my-files__get-sum".into()];
+    [plain, Spec { rule_names, ..spec("mcp__my-files__get-sum_0a1b2c3d", effects, &["x"]) }]
+}
+
+#[tokio::test]
+async fn a_deny_or_ask_rule_covers_every_spelling_of_a_name() {
+    for text in [
+        "mcp__my-files__get-sum",
+        "mcp__my_files__get_sum",
+        "mcp__my-files__get_sum",
+        "MCP__My-Files__Get-Sum",
+        "mcp__my-files",
+        "mcp__my_files",
+        "mcp__my-files__*",
+        "mcp__my_files__*",
+        "mcp__my.files__get*",
+    ] {
+        for tool in sums() {
+            let denied = fate(gate(Mode::Open, &[&format!("-{text}")]), &tool, json!({"x": "y"})).await;
+            assert!(matches!(denied, Fate::Denied(_)), "{text} {}", tool.name);
+            let asked = fate(gate(Mode::Open, &[&format!("?{text}")]), &tool, json!({"x": "y"})).await;
+            assert_eq!(asked, Fate::Asked, "{text} {}", tool.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_allow_rule_grants_nothing_to_a_tool_of_a_similar_name() {
+    let other = spec("mcp__my_files__get_sum", Effects::WRITES | Effects::NETWORK, &["x"]);
+    let [plain, suffixed] = sums();
+    for (text, granted) in [
+        ("mcp__my-files__get-sum", [true, true, false]),
+        ("mcp__my_files__get_sum", [true, false, true]),
+        ("mcp__my-files__get-sum_0a1b2c3d", [false, true, false]),
+        ("mcp__my_files__get_sum_0a1b2c3d", [false, true, false]),
+        ("mcp__my-files", [true, true, false]),
+    ] {
+        for (tool, granted) in [&plain, &suffixed, &other].into_iter().zip(granted) {
+            let seen = fate(gate(Mode::Default, &[&format!("+{text}")]), tool, json!({"x": "y"})).await;
+            assert_eq!(seen == Fate::Passed, granted, "{text} {}", tool.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_unknown_effects_is_asked_about() {
+    let tool = spec("mine", Effects::UNKNOWN, &["path"]);
+    for mode in [Mode::Default, Mode::AcceptEdits] {
+        assert_eq!(fate(gate(mode, &[]), &tool, json!({"path": "a"})).await, Fate::Asked);
+    }
+    assert!(matches!(fate(gate(Mode::Plan, &[]), &tool, json!({"path": "a"})).await, Fate::Denied(_)));
+}
+
 #[tokio::test]
 async fn a_command_may_come_as_a_list_of_words() {
     let run = |words: &[&str]| json!({ "command": words });

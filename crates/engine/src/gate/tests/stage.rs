@@ -71,6 +71,7 @@ pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
     Spec {
         name: name.to_owned(),
         aliases: Vec::new(),
+        rule_names: Vec::new(),
         description: String::new(),
         schema: json!({"type": "object", "properties": properties}),
         output: None,
