@@ -523,3 +523,10 @@ impl Config {
         self.tools.plugins.iter().chain(&self.plugins)
     }
 }
+
+impl Config {
+    /// Whether plugins or MCP servers are configured, which are programs that bring tools.
+    pub fn has_programs(&self) -> bool {
+        !self.tools.plugins.is_empty() || !self.plugins.is_empty() || !self.mcp.servers.is_empty()
+    }
+}

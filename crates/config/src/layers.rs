@@ -161,56 +161,21 @@ impl Settings {
         setting
     }
 
+    /// The settings that somebody set, by name.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &Setting)> {
+        self.set.iter().map(|(name, setting)| (*name, setting))
+    }
+
     /// Where a setting came from. Empty: nobody set it.
     pub fn origins(&self, name: &str) -> &[Origin] {
         debug_assert!(Key::named(name).is_some(), "unknown setting `{name}`");
         self.set.get(name).map_or(&[], |it| &it.from)
     }
 
-    fn by_name(&self, key: &str) -> Option<&Value> {
-        self.set.get(key).map(|it| &it.value).or_else(|| Some(&Key::named(key)?.default))
-    }
-
-    #[doc(hidden)]
-    pub fn text(&self, key: &str) -> Option<&str> {
-        self.by_name(key)?.as_str()
-    }
-
-    #[doc(hidden)]
-    pub fn flag(&self, key: &str) -> bool {
-        self.by_name(key).is_some_and(|it| *it == true)
-    }
-
-    #[doc(hidden)]
-    pub fn number(&self, key: &str) -> u64 {
-        self.by_name(key).and_then(Value::as_u64).unwrap_or_default()
-    }
-
-    #[doc(hidden)]
-    pub fn amount(&self, key: &str) -> Option<f64> {
-        self.by_name(key)?.as_f64()
-    }
-
-    #[doc(hidden)]
-    pub fn list(&self, key: &str) -> Vec<String> {
-        let items = self.by_name(key).and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
-    }
-
-    #[doc(hidden)]
-    pub fn value(&self, key: &str) -> Option<&Value> {
-        self.by_name(key)
-    }
-
-    #[doc(hidden)]
-    pub fn is_set(&self, key: &str) -> bool {
-        self.set.contains_key(key)
-    }
-
     /// How long a command may run whose tool has no parameter for it, where somebody said so.
     pub fn command_timeout(&self) -> Option<Duration> {
-        let key = "tools.shell.command_timeout_secs";
-        self.is_set(key).then(|| Duration::from_secs(self.number(key)))
+        let is_set = !self.origins("tools.shell.command_timeout_secs").is_empty();
+        is_set.then(|| self.config.tools.shell.command_timeout_secs.duration())
     }
 
     /// The name of the dialect: as set, or the one that a preset belongs to.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
@@ -38,13 +37,14 @@ pub(crate) fn hire(bench: &Bench, me: Weak<Bench>, dialect: &str) -> Arc<Supervi
     let settings = bench.settings();
     let mut kinds = Kinds::of_dialect(dialect);
     let mut remarks = Vec::new();
-    for folder in settings.list("agents.folders") {
-        kinds.folder(Path::new(&folder), &mut remarks);
+    let agents = &settings.config.agents;
+    for folder in &agents.folders {
+        kinds.folder(folder, &mut remarks);
     }
     for text in remarks {
         remark!("helve: {text}");
     }
-    let limits = Limits { at_once: settings.number("agents.max") as usize, ..Limits::default() };
+    let limits = Limits { at_once: agents.max, ..Limits::default() };
     Supervisor::new(Arc::new(Door(me)), bench.store().clone(), kinds, limits)
 }
 

@@ -9,14 +9,19 @@ use helve_engine::{Builder, Caution, Commands, Gate, Scrub};
 use helve_web::search::Provider;
 use serde_json::Value;
 
-use crate::{config::Settings, fault::Fault, state};
+use crate::{
+    config::{HostKind, SandboxLevel, SandboxNetwork, Settings, TaintUntil},
+    fault::Fault,
+    state,
+};
 
 /// The same engine in the making, with everything that is against secrets and strangers.
 pub fn guarded(settings: &Settings, builder: Builder) -> Builder {
+    let policy = &settings.config.policy;
     builder
         .scrub(scrub(settings))
-        .trusting(settings.list("policy.trusted"))
-        .untrusted_files(&settings.list("policy.untrusted"))
+        .trusting(policy.trusted.clone())
+        .untrusted_files(&policy.untrusted)
         .commands(commands(settings))
 }
 
@@ -27,9 +32,9 @@ pub fn careful(settings: &Settings, gate: Gate) -> Gate {
 
 /// What a session of its own needs: a memory of strangers, and letters that nobody else knows.
 pub fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> {
-    session.taint = match (caution(settings), settings.text("policy.taint_until")) {
+    session.taint = match (caution(settings), settings.config.policy.taint_until) {
         (Caution::Off, _) => Taint::off(),
-        (_, Some("message")) => Taint::until_the_user_speaks(),
+        (_, TaintUntil::Message) => Taint::until_the_user_speaks(),
         _ => Taint::new(),
     };
     session.salt = state::random_id()?;
@@ -37,17 +42,17 @@ pub fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> 
 }
 
 fn caution(settings: &Settings) -> Caution {
-    settings.text("policy.taint").and_then(|text| text.parse().ok()).unwrap_or_default()
+    settings.config.policy.taint.as_str().parse().unwrap_or_default()
 }
 
 /// What is taken out of replies, and what may not leave.
 fn scrub(settings: &Settings) -> Scrub {
-    let canaries = settings.list("secrets.canaries");
-    if !settings.flag("scrub.enabled") {
-        return Scrub::none().with_canaries(&canaries);
+    let canaries = &settings.config.secrets.canaries;
+    if !settings.config.scrub.enabled {
+        return Scrub::none().with_canaries(canaries);
     }
     let secrets = secret_variables(settings).into_iter().filter_map(|name| std::env::var(name).ok()).collect();
-    Scrub::with_secrets(secrets).with_canaries(&canaries)
+    Scrub::with_secrets(secrets).with_canaries(canaries)
 }
 
 /// Every variable whose value Helve reads as a key: those of known model and search providers, those that a setting
@@ -56,9 +61,9 @@ fn secret_variables(settings: &Settings) -> BTreeSet<String> {
     let known = model::key_variables().chain(Provider::ALL.iter().filter_map(|it| it.key_variable()));
     let mut names: BTreeSet<String> = known.map(str::to_owned).collect();
     names.insert("HELVE_MCP_TOKEN".to_owned());
-    names.extend(settings.list("scrub.secrets_env"));
-    for (key, setting) in settings.all() {
-        collect(key.name, &setting.value, &mut names);
+    names.extend(settings.config.scrub.secrets_env.iter().cloned());
+    for (key, setting) in settings.given() {
+        collect(key, &setting.value, &mut names);
     }
     names
 }
@@ -79,10 +84,15 @@ fn collect(key: &str, value: &Value, names: &mut BTreeSet<String>) {
 
 /// Whether what a command is told can leave the machine.
 fn commands(settings: &Settings) -> Commands {
-    let offline = settings.text("sandbox.network") == Some("off")
-        && !matches!(settings.text("sandbox.level"), Some("none" | "external"))
-        && !settings.flag("host_commands.enabled")
-        && (settings.text("host.kind") != Some("docker") || settings.text("host.docker.network") == Some("none"));
+    let config = &settings.config;
+    let offline = config.sandbox.network == SandboxNetwork::Off
+        && !matches!(config.sandbox.level, SandboxLevel::None | SandboxLevel::External)
+        && !config.host_commands.enabled
+        && match config.host.kind {
+            HostKind::Local => true,
+            HostKind::Docker => config.host.docker.network == "none",
+            HostKind::Ssh | HostKind::E2b => false,
+        };
     if offline { Commands::Inside } else { Commands::Online }
 }
 

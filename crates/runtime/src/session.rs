@@ -100,7 +100,7 @@ impl<'a> SessionBuilder<'a> {
         let (bench, need, settings) = (self.bench, &self.need, self.bench.settings());
         let mut session = Session::new(need.id.clone(), room.workspace.clone(), self.ports(&dialect, room));
         session.role = need.role.clone().or_else(|| settings.role(dialect.name).map(str::to_owned));
-        session.tolerant = settings.flag("tools.tolerant_edit");
+        session.tolerant = settings.config.tools.tolerant_edit;
         session.command_timeout = settings.command_timeout();
         session.scheduling = schedules::rules(settings, Some(dialect.name));
         session.errand.clone_from(&need.errand);

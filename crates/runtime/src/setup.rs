@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     channels,
-    config::{Origin, Settings},
+    config::{EventsTarget, Origin, RootDir, Settings},
     fault::Fault,
     guard, modules,
     outside::{self, Wanted},
@@ -165,7 +165,7 @@ pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
 
 /// How long the whole text of a shortened reply is kept.
 pub fn keep(settings: &Settings) -> Duration {
-    Duration::from_secs(settings.number("spill.keep_hours") * 3600)
+    settings.config.spill.keep_hours.duration()
 }
 
 /// Where a session works: its folders, its files and its walls.
@@ -295,7 +295,7 @@ pub fn draft(settings: &Settings, dialect: &str, session: &Session) -> Option<Ar
 
 /// Files in memory, over those of the session's workspace where the settings say so.
 pub fn drafting(settings: &Settings, session: &Session) -> helve_hosts::memory::Memory {
-    if settings.flag("tools.plan.workspace") {
+    if settings.config.tools.plan.workspace {
         helve_hosts::memory::Memory::over(session.ports.host.clone(), session.workspace.clone())
     } else {
         helve_hosts::memory::Memory::new()
@@ -309,15 +309,16 @@ pub fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
 
 /// The same, for those who want more of it than a store.
 pub fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
-    let file = settings.text("store.file").map_or_else(|| state.join("helve.db"), PathBuf::from);
+    let file = settings.config.store.file.as_deref().map_or_else(|| state.join("helve.db"), PathBuf::from);
     Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings))
 }
 
 /// An engine in the making with the tools that the settings leave.
 pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     let role = settings.role(dialect.name).map(str::to_owned);
-    let mut without = settings.list("tools.disable");
-    if !settings.flag("tools.shell.enabled") {
+    let tools = &settings.config.tools;
+    let mut without = tools.disable.clone();
+    if !tools.shell.enabled {
         let running = dialect.tools.iter().filter(|entry| entry.spec.effects.has(Effects::EXECUTES));
         without.extend(running.map(|entry| entry.spec.name.clone()));
     }
@@ -325,8 +326,7 @@ pub fn chosen(settings: &Settings, dialect: Dialect) -> Builder {
     if let Some(role) = role {
         builder = builder.role(&role);
     }
-    let only = settings.list("tools.only");
-    if only.is_empty() { builder } else { builder.only(only) }
+    if tools.only.is_empty() { builder } else { builder.only(tools.only.clone()) }
 }
 
 /// Builds the engine; what cannot be built is an error of the settings.
@@ -353,20 +353,17 @@ fn roots(
         roots.push(Root::writable(tmp).named("tmp"));
         roots.push(Root::readable(vault).named("vault"));
     }
-    for text in settings.list("roots") {
-        let (path, writable) = match text.strip_suffix(":rw") {
-            Some(path) => (path, true),
-            None => (text.as_str(), false),
-        };
-        let told = |why: &str| Fault::usage(format!("the root {path}: {why}; mend or remove it in `roots`"));
+    for RootDir { path, writable } in &settings.config.roots {
+        let told =
+            |why: &str| Fault::usage(format!("invalid root {}: {why}. Fix or remove it in `roots`", path.display()));
         let dir = fs::canonicalize(path).map_err(|error| told(&error.to_string()))?;
         if !dir.is_dir() {
             return Err(told("not a folder"));
         }
         let name = free_name(&roots, &dir);
-        let mut root = if writable { Root::writable(&dir) } else { Root::readable(&dir) }.named(name);
-        if dir != Path::new(path) {
-            root.also.push(path.into());
+        let mut root = if *writable { Root::writable(&dir) } else { Root::readable(&dir) }.named(name);
+        if dir != *path {
+            root.also.push(path.clone());
         }
         roots.push(root);
     }
@@ -388,8 +385,9 @@ fn free_name(roots: &[Root], dir: &Path) -> String {
 
 /// What is refused inside the roots: protected names, what the settings deny, and the state folder.
 fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
-    let denied = |key: &str, denies, why: &'static str| {
-        settings.list(key).into_iter().map(move |text| PathRule { glob: Glob::new(&text), denies, why: why.to_owned() })
+    let paths = &settings.config.paths;
+    let denied = |list: &[String], denies, why: &str| -> Vec<PathRule> {
+        list.iter().map(|text| PathRule { glob: Glob::new(text), denies, why: why.to_owned() }).collect()
     };
     let own = own.iter().map(|inside| PathRule {
         glob: if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) },
@@ -398,17 +396,15 @@ fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
     });
     PathRules::new(
         helve_engine::protected()
-            .chain(denied("paths.deny_read", Access::Read, "may not be read here; go on without it, or ask the user"))
-            .chain(denied("paths.deny_write", Access::Write, "may not be changed here; ask the user to change it"))
+            .chain(denied(&paths.deny_read, Access::Read, "may not be read here; go on without it, or ask the user"))
+            .chain(denied(&paths.deny_write, Access::Write, "may not be changed here; ask the user to change it"))
             .chain(own),
     )
 }
 
 /// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
 pub fn mode_by_hand(settings: &Settings) -> Mode {
-    let by_flag = settings
-        .all()
-        .any(|(key, setting)| key.name == "approval.mode" && matches!(setting.from.last(), Some(Origin::Flag(_))));
+    let by_flag = matches!(settings.origins("approval.mode").last(), Some(Origin::Flag(_)));
     mode(settings).filter(|_| by_flag).unwrap_or(Mode::Open)
 }
 
@@ -417,13 +413,14 @@ pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
     if let Some(names) = shell::names(settings)? {
         gate = gate.commands(names);
     }
-    for (key, add) in [
-        ("approval.allow", Gate::allow as fn(Gate, Rule) -> Gate),
-        ("approval.ask", Gate::ask),
-        ("approval.deny", Gate::deny),
+    let approval = &settings.config.approval;
+    for (key, list, add) in [
+        ("approval.allow", &approval.allow, Gate::allow as fn(Gate, Rule) -> Gate),
+        ("approval.ask", &approval.ask, Gate::ask),
+        ("approval.deny", &approval.deny, Gate::deny),
     ] {
-        for text in settings.list(key) {
-            let rule = Rule::parse(&text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
+        for text in list {
+            let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
             gate = add(gate, rule);
         }
     }
@@ -432,18 +429,18 @@ pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
 
 /// The mode that the settings name, if they do.
 pub fn mode(settings: &Settings) -> Option<Mode> {
-    settings.text("approval.mode")?.parse().ok()
+    settings.config.approval.mode?.as_str().parse().ok()
 }
 
 /// Where calls are recorded.
 pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<Events, Fault> {
-    match settings.text("events") {
-        Some("off") => Ok(Events::none()),
-        Some("stdout") if serves => {
+    match settings.config.events {
+        EventsTarget::Off => Ok(Events::none()),
+        EventsTarget::Stdout if serves => {
             Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
         }
-        Some("stdout") => Ok(Events::stdout(run)),
-        _ => {
+        EventsTarget::Stdout => Ok(Events::stdout(run)),
+        EventsTarget::File => {
             let folder = state.join("runs").join(run);
             state::private(&folder)?;
             let file = folder.join(RECORD);

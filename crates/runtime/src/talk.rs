@@ -71,7 +71,7 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
     let model = bench.model(how.model.as_deref())?;
     let mut agent = Agent::new(engine.clone(), session.clone(), model);
     agent.system = prompt::system(&engine, &session, "").await;
-    if let Some(more) = bench.settings().text("agent.system") {
+    if let Some(more) = &bench.settings().config.agent.system {
         agent.system.push_str("\n\n");
         agent.system.push_str(more);
     }

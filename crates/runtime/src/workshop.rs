@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
-    config::Settings,
+    config::{Seconds, Settings},
     crew,
     fault::Fault,
     outside::Wanted as External,
@@ -112,7 +112,7 @@ impl Bench {
         runtime: &Runtime,
     ) -> Result<Arc<Self>, Fault> {
         let state = setup::state_folder(&settings)?;
-        let yard = if settings.plugins().is_empty() && settings.servers().next().is_none() {
+        let yard = if !settings.config.has_programs() {
             None
         } else {
             let run = state::random_id()?;
@@ -229,12 +229,12 @@ impl Bench {
 
     /// What one turn may take, by the settings.
     pub fn budget(&self) -> Budget {
-        let number = |key: &str| Some(self.settings.number(key)).filter(|it| *it > 0);
+        let agent = &self.settings.config.agent;
         Budget {
-            turns: number("agent.max_turns").and_then(|it| u32::try_from(it).ok()),
-            tokens: number("agent.max_tokens"),
-            cost: self.settings.amount("agent.max_cost"),
-            time: number("agent.max_time_secs").map(Duration::from_secs),
+            turns: Some(agent.max_turns),
+            tokens: agent.max_tokens,
+            cost: agent.max_cost,
+            time: agent.max_time_secs.map(Seconds::duration),
         }
     }
 
@@ -270,13 +270,13 @@ impl Bench {
             return Ok(None);
         }
         self.ensure_model().await?;
-        self.model(self.settings.text("model.small")).map(Some)
+        self.model(self.settings.config.model.small.as_deref()).map(Some)
     }
 
     /// What the settings say about the model.
     fn wanted_model(&self) -> Result<Wanted, Fault> {
-        let text = |key: &str| self.settings.text(key).map(str::to_owned);
-        let key = match text("model.key_env") {
+        let model = &self.settings.config.model;
+        let key = match model.key_env.clone() {
             None => None,
             Some(name) => {
                 let value = variable(&name).filter(|it| !it.trim().is_empty());
@@ -286,18 +286,18 @@ impl Bench {
                 Some(Key::new(value, name))
             }
         };
-        let a_million = |key: &str| self.settings.amount(key).map(|it| it / 1e6);
-        let prices = match (a_million("model.price_in"), a_million("model.price_out")) {
+        let a_million = |price: Option<f64>| price.map(|it| it / 1e6);
+        let prices = match (a_million(model.price_in), a_million(model.price_out)) {
             (None, None) => None,
             (prompt, completion) => {
                 Some(Prices { prompt: prompt.unwrap_or_default(), completion: completion.unwrap_or_default() })
             }
         };
         Ok(Wanted {
-            base_url: text("model.base_url"),
+            base_url: model.base_url.clone(),
             key,
-            model: text("model.name"),
-            window: Some(self.settings.number("model.window")).filter(|it| *it > 0),
+            model: model.name.clone(),
+            window: model.window,
             prices,
             ..Wanted::default()
         })
@@ -331,7 +331,7 @@ impl Bench {
 
     /// How long a person may think about an approval.
     pub fn patience(&self) -> Duration {
-        Duration::from_secs(self.settings.number("approval.patience_secs"))
+        self.settings.config.approval.patience_secs.duration()
     }
 
     /// Whom a session can ask.

@@ -142,8 +142,8 @@ fn trust(choice: &Choice) -> Result<(), Fault> {
     }
     trust.add(&file, &bytes)?;
     for program in &plugins.programs {
-        let argv = crate::print::harmless(&program.argv().join(" "));
-        say!("a session will start the plugin {argv} in the sandbox");
+        let argv = program.argv().join(" ");
+        say!("a session will start the plugin {} in the sandbox", crate::print::harmless(&argv));
     }
     say!("{} is trusted as it is now; `helve config` shows what it changes", file.display());
     Ok(())
