@@ -107,6 +107,16 @@ impl E2b {
         })
     }
 
+    /// Asks the service whether it accepts the key. No sandbox is made.
+    pub async fn probe(&self) -> Result<Vec<String>> {
+        let url = self.url.as_deref().unwrap_or(SERVICE).trim_end_matches('/').to_owned();
+        refuse_clear(&url)?;
+        let request = client(&url)?.get(format!("{url}/sandboxes")).header("X-API-Key", &self.key).timeout(PATIENCE);
+        let running = answered("list its sandboxes", request).await?;
+        let running = running.as_array().map_or(0, Vec::len);
+        Ok(vec![format!("{url} accepts the key; {running} sandboxes run for it")])
+    }
+
     async fn create(&self, client: &Client, url: &str) -> Result<std::sync::Arc<Sandbox>> {
         let wanted = json!({
             "templateID": self.template.as_deref().unwrap_or("base"),

@@ -39,6 +39,24 @@ impl Api {
         }
     }
 
+    /// The engine's version.
+    pub(super) async fn version(&self) -> Result<String> {
+        match self.call("GET", "/version", None).await? {
+            (200, answer) => Ok(answer["Version"].as_str().unwrap_or("of an unknown version").to_owned()),
+            (status, answer) => Err(refused("say its version", status, &answer)),
+        }
+    }
+
+    pub(super) async fn has_image(&self, image: &str) -> Result<bool> {
+        // The engine takes these three as they are in a path.
+        let name = encoded(image).replace("%2F", "/").replace("%3A", ":").replace("%40", "@");
+        match self.call("GET", &format!("/images/{name}/json"), None).await? {
+            (200, _) => Ok(true),
+            (404, _) => Ok(false),
+            (status, answer) => Err(refused("look for the image", status, &answer)),
+        }
+    }
+
     pub(super) async fn pull(&self, image: &str) -> Result<()> {
         // A name may hold a port and a path; what comes after the last slash may hold a tag.
         let name = image.rsplit('/').next().unwrap_or(image);

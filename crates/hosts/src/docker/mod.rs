@@ -71,6 +71,15 @@ impl Docker {
         Local::with(Arc::new(Later { docker: self, workspace, container: OnceCell::new() }))
     }
 
+    /// Asks the engine for its version, and whether it has the image.
+    pub async fn probe(&self) -> Result<Vec<String>> {
+        let api = Api::at(&self.endpoint)?;
+        let found =
+            if api.has_image(&self.image).await? { "there" } else { "not there; it is pulled for the first command" };
+        let image = format!("the image {} is {found}", self.image);
+        Ok(vec![format!("the container engine {} answers at {}", api.version().await?, self.endpoint), image])
+    }
+
     async fn start(&self, workspace: &Workspace) -> Result<Container> {
         environment::check_inherited(&self.inherited)?;
         let api = Api::at(&self.endpoint)?;

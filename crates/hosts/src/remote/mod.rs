@@ -4,6 +4,7 @@
 //! closes, the far end ends every program it started for us. What carries the pipe is another matter: [`Ssh`] starts
 //! the far end with the `ssh` program.
 
+mod host;
 mod route;
 mod serve;
 mod ssh;
@@ -29,8 +30,10 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
+pub(crate) use self::host::{Connect, check_folder};
 use self::wire::{Answer, Ask, Deed, OneChange, Order, Place, Tell};
 pub use self::{
+    host::RemoteHost,
     route::{Allowed, ForcedCommand, Routed, host_exec, run_forced},
     serve::serve,
     ssh::Ssh,
@@ -110,6 +113,11 @@ impl Remote {
     async fn ask(&self, deed: Deed) -> Result<Answer> {
         let id = self.link.number();
         self.link.ask(id, &Ask::Do { id, deed }).await
+    }
+
+    /// Whether the connection is lost.
+    pub fn is_closed(&self) -> bool {
+        self.link.waiting().closed
     }
 
     fn confused(&self) -> Error {

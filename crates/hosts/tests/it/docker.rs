@@ -67,6 +67,9 @@ fn answer(request: Request, state: &Shared) {
     let path = request.path.clone();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (status, body) = match (request.method.as_str(), &parts[..]) {
+        ("GET", ["version"]) => (200, json!({ "Version": "27.1", "ApiVersion": "1.46" })),
+        ("GET", ["images", "debian:12", "json"]) => (200, json!({ "Id": "sha256:1" })),
+        ("GET", ["images", .., "json"]) => (404, json!({ "message": "No such image" })),
         ("POST", ["images", "create"]) => {
             let image = request.query["fromImage"].clone();
             engine.images.insert(image);
@@ -254,6 +257,21 @@ async fn a_terminal_is_one_stream() {
     let command = helve_contract::ports::Command { terminal, ..place.script("echo one; exit 2") };
     let ran = finish(host.spawn(&command).await.unwrap()).await;
     assert_eq!((ran.out.replace('\r', "").as_str(), ran.err.as_str(), ran.exit.code), ("one\n", "", 2));
+}
+
+#[tokio::test]
+async fn a_check_says_what_the_engine_has() {
+    let (docker, _, server) = engine();
+    if server.is_none() {
+        return;
+    }
+    let endpoint = docker.endpoint.clone();
+    let facts = docker.probe().await.unwrap();
+    let answers = format!("the container engine 27.1 answers at {endpoint}");
+    assert_eq!(facts, [answers.clone(), "the image debian:12 is there".to_owned()]);
+    let other = Docker { image: "registry.example/team/tools:3".into(), ..docker };
+    let image = "the image registry.example/team/tools:3 is not there; it is pulled for the first command";
+    assert_eq!(other.probe().await.unwrap(), [answers, image.to_owned()]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use helve_contract::Workspace;
-use helve_hosts::{E2b, Remote};
+use helve_hosts::{E2b, E2bHost, HostSettings, Remote};
 use serde_json::{Value, json};
 
 use crate::{
@@ -55,8 +55,11 @@ fn service() -> (E2b, Shared, Option<Server>) {
 fn answer(request: Request, state: &Shared) {
     let header = |name: &str| request.headers.get(name).map_or("", String::as_str).to_owned();
     let path = request.path.clone();
-    let known =
-        if path.starts_with("/sandboxes") { header("x-api-key") == "k" } else { header("x-access-token") == "t" };
+    let known = if path.starts_with("/sandboxes") {
+        ["k", env!("CARGO_PKG_VERSION")].contains(&header("x-api-key").as_str())
+    } else {
+        header("x-access-token") == "t"
+    };
     if !known {
         return request.answer(401, json!({ "code": 401, "message": "Invalid API key" }));
     }
@@ -72,6 +75,7 @@ fn answer(request: Request, state: &Shared) {
                 json!({ "sandboxID": id, "templateID": "base", "clientID": "c", "envdVersion": "0.2.0", "envdAccessToken": "t" }),
             )
         }
+        ("GET", "/sandboxes") => (200, service.sandboxes.iter().map(|id| json!({ "sandboxID": id })).collect()),
         ("DELETE", path) => {
             let id = path.trim_start_matches("/sandboxes/").to_owned();
             service.sandboxes.retain(|it| *it != id);
@@ -201,6 +205,38 @@ async fn the_program_is_brought_along() {
     let metadata = json!({ "helve": "session" });
     let wanted = json!({ "templateID": "base", "timeout": 300, "secure": true, "allow_internet_access": false, "metadata": metadata });
     assert_eq!(asked, wanted);
+}
+
+#[tokio::test]
+async fn settings_open_a_host_in_a_sandbox() {
+    let (e2b, state, server) = service();
+    if server.is_none() {
+        return;
+    }
+    let place = Place::new();
+    let workspace = programs::workspace(&place);
+    let settings = |key_variable: &str| {
+        HostSettings::E2b(E2bHost {
+            key_variable: key_variable.to_owned(),
+            url: e2b.url.clone(),
+            program: e2b.program.clone(),
+            workspace: place.0.clone(),
+            ..E2bHost::default()
+        })
+    };
+    let missing = settings("HELVE_IT_NO_SUCH_KEY").probe().await.unwrap_err().to_string();
+    assert_eq!(missing, "the environment variable HELVE_IT_NO_SUCH_KEY holds no E2B key; set it");
+    assert!(settings("HELVE_IT_NO_SUCH_KEY").open(&workspace, None).is_err());
+    // A variable of Cargo's whose value the service does not know.
+    let wrong = settings("CARGO_PKG_NAME").probe().await.unwrap_err().to_string();
+    assert_eq!(wrong, "the sandbox service did not list its sandboxes (401): Invalid API key");
+    // The stand-in knows this value as its key, too.
+    let host = settings("CARGO_PKG_VERSION").open(&workspace, None).unwrap();
+    assert_eq!(state.lock().unwrap().count, 0, "nothing is made before the first use");
+    let ran = finish(host.spawn(&place.script("echo hi")).await.unwrap()).await;
+    assert_eq!((ran.out.as_str(), ran.exit.code), ("hi\n", 0), "{}", ran.err);
+    let facts = settings("CARGO_PKG_VERSION").probe().await.unwrap();
+    assert!(facts[0].ends_with("accepts the key; 1 sandboxes run for it"), "{facts:?}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use helve_contract::{
     Workspace, ports,
     ports::{Expect, Host, Span},
 };
-use helve_hosts::{Allowed, Local, Remote, Routed, Sandbox, Ssh, Wanted, serve};
+use helve_hosts::{Allowed, HostSettings, Local, Remote, Routed, Sandbox, Ssh, SshHost, Wanted, serve};
 
 use crate::{
     folder::Folder,
@@ -207,6 +207,70 @@ async fn the_stories_hold_over_ssh() {
     assert!(error.to_string().contains("Host key verification failed"), "{error}");
 }
 
+/// A session whose workspace is on the server, and whose other root is here.
+fn far_session(place: &Place) -> Workspace {
+    for name in ["far", "near"] {
+        fs::create_dir(place.0.join(name)).unwrap();
+    }
+    let roots = ["far", "near"].map(|name| helve_contract::Root::writable(place.0.join(name)));
+    Workspace::new(roots, helve_contract::PathRules::default(), helve_contract::Reading::Relative)
+}
+
+#[tokio::test]
+async fn settings_open_a_host_over_ssh() {
+    let Some(server) = Server::start() else { return };
+    let place = Place::new();
+    let workspace = far_session(&place);
+    let settings =
+        |folder: &str| HostSettings::Ssh(SshHost { connection: server.way(), workspace: place.0.join(folder) });
+    let facts = settings("far").probe().await.unwrap();
+    assert_eq!(facts[0], "ssh 127.0.0.1 answers");
+    assert_eq!(facts[1], format!("the workspace {} is there", place.0.join("far").display()));
+    assert!(facts[2].starts_with("commands run there at "), "{facts:?}");
+    let missing = settings("gone").probe().await.unwrap_err().to_string();
+    assert!(missing.ends_with("does not exist on ssh 127.0.0.1; create it there"), "{missing}");
+
+    let host = settings("far").open(&workspace, None).unwrap();
+    assert_eq!((host.name(), settings("far").kind()), ("ssh 127.0.0.1", "ssh"));
+    let at = |name: &str, file: &str| workspace.at(&place.0.join(name), file, helve_contract::Access::Write).unwrap();
+    host.write(&at("far", "a.txt"), b"far", Expect::Anything).await.unwrap();
+    host.write(&at("near", "b.txt"), b"near", Expect::Anything).await.unwrap();
+    // Commands are over there, in the workspace, without the root that stays here.
+    let command = ports::Command {
+        streams: ports::Streams::Merged,
+        roots: vec![at("far", ""), at("near", "")],
+        ..crate::programs::script(&workspace, "cat a.txt; echo >&2; pwd; ls")
+    };
+    let ran = finish(host.spawn(&command).await.unwrap()).await;
+    let (out, at_far) = (ran.out, place.0.join("far"));
+    assert_eq!(
+        (out.as_str(), ran.exit.code),
+        (format!("far\n{}\na.txt\n", at_far.display()).as_str(), 0),
+        "{}",
+        ran.err
+    );
+    let near = ports::Command { dir: at("near", ""), ..command };
+    let Err(error) = host.spawn(&near).await else { panic!("a command started in a folder of this machine") };
+    assert!(error.to_string().ends_with("commands run on ssh 127.0.0.1; start it in the workspace"), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_fails_its_check() {
+    let connection = Ssh { host: "127.0.0.1".into(), port: Some(1), ..Ssh::default() };
+    let settings = HostSettings::Ssh(SshHost { connection, workspace: "/srv/work".into() });
+    let error = settings.probe().await.unwrap_err().to_string();
+    assert!(error.contains("ssh said"), "{error}");
+    let docker = helve_hosts::Docker { endpoint: "unix:///no/such.sock".into(), ..helve_hosts::Docker::default() };
+    let error = HostSettings::Docker(docker).probe().await.unwrap_err().to_string();
+    assert!(error.contains("cannot be reached"), "{error}");
+    let facts = HostSettings::Local(settings_here()).probe().await.unwrap();
+    assert!(facts[0].starts_with("commands run here at L"), "{facts:?}");
+}
+
+fn settings_here() -> helve_hosts::SandboxSettings {
+    settings(Wanted::NoneAccepted)
+}
+
 /// A host whose commands `near_list` run over the server, and a place for it.
 fn routed(server: &Server, near_list: &[&str]) -> (Routed, Place) {
     let sandbox = Sandbox::new(settings(Wanted::NoneAccepted)).unwrap();
@@ -256,7 +320,7 @@ async fn a_routed_command_keeps_the_order_of_its_streams() {
     assert_eq!(crate::order::written(host.spawn(&merged).await.unwrap()).await, expected);
     // Apart where the caller wants them apart.
     let ran = finish(host.spawn(&place.script(program)).await.unwrap()).await;
-    assert!(ran.out.starts_with("o") && ran.err.starts_with("e"), "{} | {}", ran.out, ran.err);
+    assert!(ran.out.starts_with('o') && ran.err.starts_with('e'), "{} | {}", ran.out, ran.err);
     assert_eq!(ran.out.len() + ran.err.len(), expected.len());
 }
 

@@ -1,0 +1,216 @@
+//! The kinds of hosts that settings can name, how each is opened for a session, and how it is checked.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Access, Error, FileFault, PathRules, Reading, Result, Root, Workspace,
+    ports::{Host, Kind, Level},
+};
+
+use crate::{
+    Docker, E2b, Local, Remote, RemoteHost, Sandbox, SandboxSettings, Ssh,
+    remote::{Connect, check_folder},
+};
+
+/// Where a session's files live and its commands run, with the settings of each kind.
+///
+/// | kind | files | commands |
+/// |---|---|---|
+/// | `Local` | here | here, in the sandbox |
+/// | `Docker` | here | in a container that has the roots at the same paths |
+/// | `Ssh` | on the other machine | on the other machine |
+/// | `E2b` | in the service's sandbox, gone at the session's end | in the same sandbox |
+///
+/// With `Ssh` and `E2b` the session's first root is [`far_workspace`](Self::far_workspace). Other roots stay here.
+#[derive(Clone, Debug)]
+pub enum HostSettings {
+    /// This machine.
+    Local(SandboxSettings),
+    /// This machine's files, and a container for commands.
+    Docker(Docker),
+    /// Another machine, over `ssh`.
+    Ssh(SshHost),
+    /// A sandbox of the E2B service.
+    E2b(E2bHost),
+}
+
+/// A host on another machine that runs `helve host-serve` over `ssh`.
+#[derive(Clone, Debug)]
+pub struct SshHost {
+    /// How to reach it.
+    pub connection: Ssh,
+    /// The workspace folder over there: absolute, and existing.
+    pub workspace: PathBuf,
+}
+
+/// A host in a sandbox of the E2B service. The sandbox is made at the first use and ended with the session.
+#[derive(Clone, Debug)]
+pub struct E2bHost {
+    /// The environment variable that holds the API key.
+    pub key_variable: String,
+    /// Where the API is; the service's own address without it.
+    pub url: Option<String>,
+    /// Where the daemons of sandboxes are reached, when not at an address of each sandbox's own.
+    pub sandbox_url: Option<String>,
+    /// The template; `base` without it.
+    pub template: Option<String>,
+    /// Who programs are in the sandbox; `user` without it.
+    pub user: Option<String>,
+    /// The `helve` in the template; without it this program is uploaded.
+    pub program: Option<String>,
+    /// Whether the sandbox has a network.
+    pub network: bool,
+    /// The workspace folder in the sandbox, which is made there and begins empty.
+    pub workspace: PathBuf,
+}
+
+impl Default for E2bHost {
+    fn default() -> Self {
+        Self {
+            key_variable: "E2B_API_KEY".to_owned(),
+            url: None,
+            sandbox_url: None,
+            template: None,
+            user: None,
+            program: None,
+            network: false,
+            workspace: "/home/user/workspace".into(),
+        }
+    }
+}
+
+impl E2bHost {
+    /// The service with its key.
+    fn service(&self) -> Result<E2b> {
+        let key = env::var(&self.key_variable).ok().filter(|key| !key.is_empty()).ok_or_else(|| {
+            Error::failed(format!("the environment variable {} holds no E2B key; set it", self.key_variable))
+        })?;
+        Ok(E2b {
+            url: self.url.clone(),
+            sandbox_url: self.sandbox_url.clone(),
+            template: self.template.clone(),
+            user: self.user.clone(),
+            program: self.program.clone(),
+            network: self.network,
+            ..E2b::with_key(key)
+        })
+    }
+}
+
+impl HostSettings {
+    /// The kind's name: `local`, `docker`, `ssh` or `e2b`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Local(_) => "local",
+            Self::Docker(_) => "docker",
+            Self::Ssh(_) => "ssh",
+            Self::E2b(_) => "e2b",
+        }
+    }
+
+    /// The workspace folder, where it is on another machine. It is the first root of the session then.
+    pub fn far_workspace(&self) -> Option<&Path> {
+        match self {
+            Self::Local(_) | Self::Docker(_) => None,
+            Self::Ssh(ssh) => Some(&ssh.workspace),
+            Self::E2b(e2b) => Some(&e2b.workspace),
+        }
+    }
+
+    /// The host for a session. Nothing is started or connected before its first use. `journal` is a private folder for
+    /// notes of changes to several files of this machine.
+    pub fn open(self, workspace: &Workspace, journal: Option<PathBuf>) -> Result<Arc<dyn Host>> {
+        let noted = |local: Local| match journal {
+            Some(folder) => local.journal(folder),
+            None => local,
+        };
+        Ok(match self {
+            Self::Local(settings) => Arc::new(noted(Local::with(Arc::new(Sandbox::new(settings)?)))),
+            Self::Docker(docker) => Arc::new(noted(docker.later(workspace.clone()))),
+            Self::Ssh(SshHost { connection, workspace: folder }) => {
+                Arc::new(RemoteHost::new(Box::new(connection), folder, workspace, noted(Local::new()))?)
+            }
+            Self::E2b(e2b) => {
+                let service = Box::new(e2b.service()?);
+                Arc::new(RemoteHost::new(service, e2b.workspace, workspace, noted(Local::new()))?)
+            }
+        })
+    }
+
+    /// Tries whether the host can be used, and says what was found, one fact an entry. The error says what to do.
+    pub async fn probe(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Local(settings) => {
+                let settings = settings.clone();
+                let probed = tokio::task::spawn_blocking(move || Sandbox::probe(settings)).await;
+                let sandbox = probed.map_err(|error| Error::Internal(error.into()))??;
+                let level = sandbox.report().level.map_or("no sandbox works; commands are refused", Level::name);
+                Ok(vec![format!("commands run here at {level}")])
+            }
+            Self::Docker(docker) => docker.probe().await,
+            Self::Ssh(ssh) => ssh.probe().await,
+            Self::E2b(e2b) => {
+                check_folder(&e2b.workspace)?;
+                e2b.service()?.probe().await
+            }
+        }
+    }
+}
+
+impl SshHost {
+    async fn probe(&self) -> Result<Vec<String>> {
+        check_folder(&self.workspace)?;
+        let workspace = Workspace::new([Root::writable(&self.workspace)], PathRules::default(), Reading::Absolute);
+        let remote = self.connection.connect(&workspace).await?;
+        let top = workspace.top(Access::Read)?;
+        match remote.stat(&top).await {
+            Ok(about) if about.kind == Kind::Folder => Ok(vec![
+                format!("{} answers", remote.name()),
+                format!("the workspace {} is there", self.workspace.display()),
+                format!("commands run there at {}", remote.level().name()),
+            ]),
+            Ok(_) => Err(Error::failed(format!("{} is not a folder on {}", self.workspace.display(), remote.name()))),
+            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Err(Error::failed(format!(
+                "{} does not exist on {}; create it there",
+                self.workspace.display(),
+                remote.name()
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Connect for Ssh {
+    fn name(&self) -> String {
+        format!("ssh {}", self.host)
+    }
+
+    async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+        Self::connect(self, workspace).await
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Connect for E2b {
+    fn name(&self) -> String {
+        "e2b".to_owned()
+    }
+
+    async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+        self.open(workspace).await
+    }
+
+    fn keeps_files(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,335 @@
+//! A host on another machine, as a session uses it: connected at its first use, with the session's own folders kept here.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use async_trait::async_trait;
+use helve_contract::{
+    Error, Result, Root, SafePath, Workspace,
+    ports::{
+        Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
+        Span, Stat, Written,
+    },
+};
+use tokio::sync::Mutex;
+
+use super::Remote;
+use crate::Local;
+
+/// Makes a connection to another machine.
+#[async_trait]
+pub(crate) trait Connect: Send + Sync {
+    /// What the machine is called: `ssh build-1`.
+    fn name(&self) -> String;
+
+    /// Connects, for a workspace whose roots are all over there.
+    async fn connect(&self, workspace: &Workspace) -> Result<Remote>;
+
+    /// Whether a new connection finds the files of a lost one.
+    fn keeps_files(&self) -> bool;
+}
+
+/// A host on another machine. Files in the workspace and all commands are over there.
+///
+/// Roots outside the workspace folder (saved output, a session's own temporary folder, the vault) stay on this machine.
+/// File tools reach both sides, and commands see the other machine only.
+///
+/// It connects at its first use. A lost connection is made again at the next use where the files are still there.
+pub struct RemoteHost {
+    name: String,
+    connector: Box<dyn Connect>,
+    /// The workspace folder over there.
+    folder: PathBuf,
+    workspace: Workspace,
+    near: Local,
+    remote: Mutex<Option<Arc<Remote>>>,
+    level: RwLock<Level>,
+}
+
+impl RemoteHost {
+    pub(crate) fn new(
+        connector: Box<dyn Connect>,
+        folder: PathBuf,
+        workspace: &Workspace,
+        near: Local,
+    ) -> Result<Self> {
+        check_folder(&folder)?;
+        let far: Vec<Root> = workspace
+            .roots()
+            .iter()
+            .filter(|root| root.dir.starts_with(&folder) && !workspace.is_vault(root))
+            .map(|root| Root::clone(root))
+            .collect();
+        if far.is_empty() {
+            return Err(Error::failed(format!(
+                "no root of this session is in {}, the workspace folder on {}",
+                folder.display(),
+                connector.name()
+            )));
+        }
+        let workspace = Workspace::new(far, workspace.rules().clone(), workspace.reading());
+        Ok(Self {
+            name: connector.name(),
+            connector,
+            folder,
+            workspace,
+            near,
+            remote: Mutex::new(None),
+            level: RwLock::new(Level::External),
+        })
+    }
+
+    /// Whether a path is on the other machine.
+    fn is_far(&self, path: &SafePath) -> bool {
+        path.root().dir.starts_with(&self.folder) && !path.is_in_vault()
+    }
+
+    /// The connection, made now where there is none.
+    async fn remote(&self) -> Result<Arc<Remote>> {
+        let mut remote = self.remote.lock().await;
+        match &*remote {
+            Some(open) if !open.is_closed() => return Ok(open.clone()),
+            Some(_) if !self.connector.keeps_files() => {
+                return Err(Error::failed(format!(
+                    "the connection to {} is lost, and its files with it; start a new session",
+                    self.name
+                )));
+            }
+            _ => {}
+        }
+        let open = Arc::new(self.connector.connect(&self.workspace).await?);
+        *self.level.write().unwrap_or_else(PoisonError::into_inner) = open.level();
+        *remote = Some(open.clone());
+        Ok(open)
+    }
+}
+
+/// The workspace folder on another machine must say where it is without this machine's help.
+pub(crate) fn check_folder(folder: &Path) -> Result<()> {
+    if folder.is_absolute() && folder.parent().is_some() {
+        return Ok(());
+    }
+    Err(Error::failed(format!(
+        "`{}` cannot be the workspace on another machine; give the absolute path of a folder there",
+        folder.display()
+    )))
+}
+
+/// One operation on whichever side the path is.
+macro_rules! on_its_side {
+    ($self:ident, $path:ident, $operation:ident ( $($argument:expr),* )) => {
+        if $self.is_far($path) {
+            $self.remote().await?.$operation($path, $($argument),*).await
+        } else {
+            $self.near.$operation($path, $($argument),*).await
+        }
+    };
+}
+
+#[async_trait]
+impl Host for RemoteHost {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        on_its_side!(self, path, stat())
+    }
+
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+        on_its_side!(self, path, read(span))
+    }
+
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        on_its_side!(self, path, write(bytes, expect))
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+        let (mut far, mut near) = (false, false);
+        for change in &changes {
+            let (path, like) = match change {
+                Change::Write { path, like, .. } => (path, like.as_ref()),
+                Change::Remove { path, .. } => (path, None),
+            };
+            for path in [Some(path), like].into_iter().flatten() {
+                if self.is_far(path) { far = true } else { near = true }
+            }
+        }
+        match (far, near) {
+            (true, true) => Err(Error::failed(format!(
+                "files on {} and on this machine cannot be changed in one step; change them one after the other",
+                self.name
+            ))),
+            (true, false) => self.remote().await?.change(changes).await,
+            (false, _) => self.near.change(changes).await,
+        }
+    }
+
+    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+        on_its_side!(self, path, remove())
+    }
+
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        on_its_side!(self, path, list())
+    }
+
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+        on_its_side!(self, path, glance(glance))
+    }
+
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+        on_its_side!(self, path, find(find))
+    }
+
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+        on_its_side!(self, path, grep(grep))
+    }
+
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        if !self.is_far(&command.dir) {
+            return Err(Error::denied(format!(
+                "{} is on this machine, and commands run on {}; start it in the workspace",
+                command.dir, self.name
+            )));
+        }
+        let roots = command.roots.iter().filter(|root| self.is_far(root)).cloned().collect();
+        self.remote().await?.spawn(&Command { roots, ..command.clone() }).await
+    }
+
+    fn level(&self) -> Level {
+        *self.level.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::{
+            Mutex as BlockingMutex,
+            atomic::{AtomicU32, Ordering},
+        },
+    };
+
+    use helve_contract::{Access, PathRules, Reading};
+    use tokio::task::AbortHandle;
+
+    use super::*;
+    use crate::remote::serve;
+
+    /// Connects to a far end in this process, which the test can end.
+    #[derive(Clone, Default)]
+    struct InProcess {
+        keeps_files: bool,
+        ends: Arc<BlockingMutex<Vec<AbortHandle>>>,
+    }
+
+    #[async_trait]
+    impl Connect for InProcess {
+        fn name(&self) -> String {
+            "far".to_owned()
+        }
+
+        async fn connect(&self, workspace: &Workspace) -> Result<Remote> {
+            let (here, there) = tokio::io::duplex(1 << 16);
+            let (from, to) = tokio::io::split(there);
+            let end = tokio::spawn(async move { serve(Arc::new(Local::new()), from, to).await });
+            self.ends.lock().unwrap().push(end.abort_handle());
+            let (from, to) = tokio::io::split(here);
+            Remote::connect("far", workspace, from, to).await
+        }
+
+        fn keeps_files(&self) -> bool {
+            self.keeps_files
+        }
+    }
+
+    /// Two folders, one of them the workspace of the far side, removed at the end.
+    struct Ground(PathBuf);
+
+    impl Ground {
+        fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let dir = std::env::temp_dir().join(format!("helve-far-{}-{count}", std::process::id()));
+            fs::create_dir_all(dir.join("far")).unwrap();
+            fs::create_dir_all(dir.join("near")).unwrap();
+            Self(fs::canonicalize(dir).unwrap())
+        }
+
+        fn workspace(&self) -> Workspace {
+            let roots = [Root::writable(self.0.join("far")), Root::writable(self.0.join("near"))];
+            Workspace::new(roots, PathRules::default(), Reading::Relative)
+        }
+
+        fn host(&self, connector: &InProcess) -> RemoteHost {
+            let connector = Box::new(connector.clone());
+            RemoteHost::new(connector, self.0.join("far"), &self.workspace(), Local::new()).unwrap()
+        }
+
+        fn path(&self, side: &str) -> SafePath {
+            self.workspace().at(&self.0.join(side), "a.txt", Access::Write).unwrap()
+        }
+    }
+
+    impl Drop for Ground {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_workspace_is_far_and_other_roots_are_near() {
+        let ground = Ground::new();
+        let connector = InProcess::default();
+        let host = ground.host(&connector);
+        host.write(&ground.path("near"), b"n", Expect::Anything).await.unwrap();
+        assert_eq!(connector.ends.lock().unwrap().len(), 0, "nothing far was used yet");
+        host.write(&ground.path("far"), b"f", Expect::Anything).await.unwrap();
+        assert_eq!(connector.ends.lock().unwrap().len(), 1);
+        assert_eq!(host.read(&ground.path("far"), Span::first(9)).await.unwrap().bytes, b"f");
+        let write = |side: &str| Change::Write {
+            path: ground.path(side),
+            bytes: Vec::new(),
+            expect: Expect::Anything,
+            like: None,
+        };
+        let mixed = host.change(vec![write("near"), write("far")]).await.unwrap_err().to_string();
+        assert!(mixed.starts_with("files on far and on this machine cannot be changed in one step"), "{mixed}");
+        host.change(vec![write("far")]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_lost_connection_is_made_again_where_the_files_are_still_there() {
+        let ground = Ground::new();
+        for keeps_files in [true, false] {
+            let connector = InProcess { keeps_files, ..InProcess::default() };
+            let host = ground.host(&connector);
+            host.write(&ground.path("far"), b"f", Expect::Anything).await.unwrap();
+            connector.ends.lock().unwrap()[0].abort();
+            let lost = host.read(&ground.path("far"), Span::first(9)).await.unwrap_err().to_string();
+            assert!(lost.contains("is lost"), "{lost}");
+            let again = host.read(&ground.path("far"), Span::first(9)).await;
+            if keeps_files {
+                assert_eq!(again.unwrap().bytes, b"f");
+            } else {
+                assert!(again.unwrap_err().to_string().ends_with("start a new session"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_far_folder_is_absolute_and_holds_a_root() {
+        let ground = Ground::new();
+        for (folder, why) in
+            [("work", "give the absolute path"), ("/", "give the absolute path"), ("/no/such", "no root of")]
+        {
+            let connector = Box::new(InProcess::default());
+            let opened = RemoteHost::new(connector, folder.into(), &ground.workspace(), Local::new());
+            let told = opened.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(told.contains(why), "{folder}: {told}");
+        }
+    }
+}
