@@ -291,8 +291,10 @@ settings! {
         key: Option<ConfigPath> = None, Never;
         /// The file with the keys of known hosts. Without it: the files of `ssh` itself.
         known_hosts: Option<ConfigPath> = None, Never;
-        /// The workspace over there, an absolute path. Without it: the path of the workspace here.
+        /// The workspace over there, an absolute path. Required with `host.kind = "ssh"`.
         dir: Option<String> = None, Never;
+        /// The `helve` program over there. Without it: `helve` in the `PATH`.
+        program: Option<String> = None, Never;
     }
 
     /// `[host.e2b]`
@@ -303,8 +305,12 @@ settings! {
         key_env: String = "E2B_API_KEY".to_owned(), Never;
         /// The template of the sandbox. Without it: `base`.
         template: Option<String> = None, Never;
-        /// The workspace in the sandbox, an absolute path. Without it: the path of the workspace here.
+        /// The workspace in the sandbox, an absolute path. Without it: `/home/user/workspace`.
         dir: Option<String> = None, Never;
+        /// The address where sandboxes are reached. Without it: the service's own for each sandbox.
+        sandbox_url: Option<String> = None, Never;
+        /// The `helve` program in the template. Without it: this program is uploaded.
+        program: Option<String> = None, Never;
     }
 
     /// `[host_commands]`

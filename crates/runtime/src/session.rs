@@ -92,6 +92,7 @@ impl<'a> SessionBuilder<'a> {
             reading: dialect.reading,
             lasting,
             reads: need.reads.clone(),
+            one_call: matches!(self.caller, Caller::Person),
         };
         bench.room(wish, |room| self.in_room(dialect, room))
     }

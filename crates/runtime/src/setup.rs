@@ -193,11 +193,14 @@ pub struct Wish {
     pub lasting: bool,
     /// Further folders that it may read.
     pub reads: Vec<PathBuf>,
+    /// Whether the process ends after one call.
+    pub one_call: bool,
 }
 
 /// Makes a room by the settings.
 pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
-    let Wish { run, top, reading, lasting, reads } = wish;
+    let Wish { run, top, reading, lasting, reads, one_call } = wish;
+    let top = shell::far_workspace(settings)?.or(top);
     let spill = state.join("spill").join(&run);
     state::private(&spill)?;
     let mut roots = roots(settings, top.as_deref(), reading, (state, &run))?;
@@ -216,6 +219,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
             scratch: lasting.then_some(scratch),
             output: &spill,
             protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
+            one_call,
         },
         &workspace,
     )?;

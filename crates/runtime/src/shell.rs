@@ -7,12 +7,13 @@ use std::{
 };
 
 use helve_contract::{
-    Workspace,
+    PathRules, Reading, Workspace,
     ports::{Host, Level, NoTasks, Tasks},
 };
 use helve_engine::{NameList, PROTECTED, is_homely};
 use helve_hosts::{
-    Allowed, Docker, Limits, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings, Ssh, Wanted,
+    Allowed, Docker, E2bHost, HostSettings, Limits, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings,
+    Ssh, SshHost, Wanted,
 };
 use helve_web::{
     guard::Guard,
@@ -33,6 +34,8 @@ pub struct Folders<'a> {
     pub output: &'a Path,
     /// Places beneath the roots that are not theirs, such as the state folder.
     pub protected: Vec<String>,
+    /// Whether the process ends after one call, and its commands with it.
+    pub one_call: bool,
 }
 
 /// Where programs run, and the keeper of those that do.
@@ -40,26 +43,64 @@ pub type Reach = (Arc<dyn Host>, Arc<dyn Tasks>);
 
 /// The host and its tasks, by the settings. Nothing is tried before the first command.
 pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) -> Result<Reach, Fault> {
-    if !settings.config.tools.shell.enabled {
-        return Ok((Arc::new(noted(settings, Local::new())), Arc::new(NoTasks)));
+    let journal = journal(settings);
+    if !settings.config.tools.shell.enabled && far_workspace(settings)?.is_none() {
+        let local = Local::new();
+        let local = match journal {
+            Some(folder) => local.journal(folder),
+            None => local,
+        };
+        return Ok((Arc::new(local), Arc::new(NoTasks)));
     }
-    let host = match settings.config.host.kind {
-        HostKind::Docker => container(settings, folders.protected, workspace),
-        HostKind::Local => host(settings, folders.scratch, folders.protected)?,
-        kind @ (HostKind::Ssh | HostKind::E2b) => {
-            return Err(Fault::usage(format!("host.kind: `{kind}` is not available here; use `local` or `docker`")));
-        }
-    };
+    let host = host_settings(settings, folders.scratch, folders.protected)?
+        .open(workspace, journal)
+        .map_err(|error| Fault::usage(error.to_string()))?;
+    if !settings.config.tools.shell.enabled {
+        return Ok((host, Arc::new(NoTasks)));
+    }
     let host = routed(settings, host)?;
     let tasks = Runner::new(host.clone(), folders.output);
-    Ok((host, Arc::new(tasks)))
+    Ok((host, Arc::new(if folders.one_call { tasks.for_one_call() } else { tasks })))
 }
 
-/// This machine's files, and its programs behind the walls that the settings want.
-pub fn host(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<Arc<dyn Host>, Fault> {
-    if !settings.config.tools.shell.enabled {
-        return Ok(Arc::new(noted(settings, Local::new())));
-    }
+/// This machine's files, and its programs in the sandbox that the settings want: for a far end that serves them.
+pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, Fault> {
+    let workspace = Workspace::new([], PathRules::default(), Reading::Absolute);
+    let local = HostSettings::Local(sandbox(settings, None, Vec::new())?);
+    local.open(&workspace, journal(settings)).map_err(|error| Fault::usage(error.to_string()))
+}
+
+/// Where notes of changes to several files are kept: in the state folder, where there is one.
+fn journal(settings: &Settings) -> Option<PathBuf> {
+    state::place(settings).filter(|folder| folder.is_dir()).map(|folder| folder.join("changes"))
+}
+
+/// The workspace on another machine, where the settings name such a host.
+pub fn far_workspace(settings: &Settings) -> Result<Option<PathBuf>, Fault> {
+    let host = &settings.config.host;
+    Ok(match host.kind {
+        HostKind::Local | HostKind::Docker => None,
+        HostKind::Ssh => Some(ssh_host(settings)?.workspace),
+        HostKind::E2b => Some(e2b_host(settings).workspace),
+    })
+}
+
+/// The host that the settings name.
+pub fn host_settings(
+    settings: &Settings,
+    scratch: Option<PathBuf>,
+    protected: Vec<String>,
+) -> Result<HostSettings, Fault> {
+    Ok(match settings.config.host.kind {
+        HostKind::Local => HostSettings::Local(sandbox(settings, scratch, protected)?),
+        HostKind::Docker => HostSettings::Docker(container(settings, protected)),
+        HostKind::Ssh => HostSettings::Ssh(ssh_host(settings)?),
+        HostKind::E2b => HostSettings::E2b(e2b_host(settings)),
+    })
+}
+
+/// The sandbox of this machine, by the settings.
+fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<SandboxSettings, Fault> {
     let (held, open) = denied(settings);
     if !open.is_empty() {
         remark!("helve: these path rules hold for the file tools, but not for commands: {}", open.join(", "));
@@ -69,16 +110,36 @@ pub fn host(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
     let protected = plain.into_iter().chain(protected).chain(held).collect();
     let proxy = proxy(settings)?;
-    let wishes = SandboxSettings { protected, protected_at_home, scratch, proxy, ..wishes(settings) };
-    let sandbox = Sandbox::new(wishes).map_err(|error| Fault::usage(error.to_string()))?;
-    Ok(Arc::new(noted(settings, Local::with(Arc::new(sandbox)))))
+    Ok(SandboxSettings { protected, protected_at_home, scratch, proxy, ..wishes(settings) })
 }
 
-/// The same files, with notes of changes to several of them in the state folder, where there is one.
-fn noted(settings: &Settings, local: Local) -> Local {
-    match state::place(settings).filter(|folder| folder.is_dir()) {
-        Some(folder) => local.journal(folder.join("changes")),
-        None => local,
+/// The machine that is reached over `ssh`, by the settings.
+fn ssh_host(settings: &Settings) -> Result<SshHost, Fault> {
+    let ssh = &settings.config.host.ssh;
+    let missing = |name: &str| Fault::usage(format!("host.kind is `ssh`, but host.ssh.{name} is not set; set it"));
+    let connection = Ssh {
+        host: ssh.host.clone().ok_or_else(|| missing("host"))?,
+        port: Some(ssh.port),
+        user: ssh.user.clone(),
+        key: ssh.key.as_deref().map(PathBuf::from),
+        known_hosts: ssh.known_hosts.as_deref().map(PathBuf::from),
+        program: ssh.program.clone(),
+    };
+    Ok(SshHost { connection, workspace: ssh.dir.clone().ok_or_else(|| missing("dir"))?.into() })
+}
+
+/// The sandbox of the E2B service, by the settings.
+fn e2b_host(settings: &Settings) -> E2bHost {
+    let (e2b, usual) = (&settings.config.host.e2b, E2bHost::default());
+    E2bHost {
+        key_variable: e2b.key_env.clone(),
+        url: e2b.url.clone(),
+        sandbox_url: e2b.sandbox_url.clone(),
+        template: e2b.template.clone(),
+        program: e2b.program.clone(),
+        network: settings.config.sandbox.network == SandboxNetwork::On,
+        workspace: e2b.dir.clone().map_or(usual.workspace, PathBuf::from),
+        ..usual
     }
 }
 
@@ -94,19 +155,18 @@ fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
     Ok(Some(ProxySocket { path: listening.socket().to_owned(), keep: Arc::new(listening) }))
 }
 
-/// This machine's files, and its programs in a container.
-fn container(settings: &Settings, protected: Vec<String>, workspace: &Workspace) -> Arc<dyn Host> {
+/// The container that commands run in.
+fn container(settings: &Settings, protected: Vec<String>) -> Docker {
     let docker = settings.config.host.docker.clone();
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
-    let docker = Docker {
+    Docker {
         endpoint: docker.endpoint,
         image: docker.image,
         network: docker.network,
         user: docker.user,
         protected: plain.chain(protected).chain(denied(settings).0).collect(),
         ..Docker::default()
-    };
-    Arc::new(noted(settings, docker.later(workspace.clone())))
+    }
 }
 
 /// The same host, with the listed commands sent to another machine where the settings say so.
@@ -149,6 +209,7 @@ fn wishes(settings: &Settings) -> SandboxSettings {
             SandboxNetwork::Off => Net::Off,
         },
         limits: limits(settings),
+        inherited: settings.config.sandbox.env.clone(),
         ..SandboxSettings::default()
     }
 }
@@ -243,6 +304,32 @@ pub fn examine(settings: &Settings) -> Vec<Found> {
         ),
     });
     found.extend([landlock(), seccomp(), groups(report.groups)]);
+    found
+}
+
+/// The kinds of hosts: the one in use is tried, the others are named.
+pub async fn examine_hosts(settings: &Settings) -> Vec<Found> {
+    let used = settings.config.host.kind;
+    let mut found = Vec::new();
+    for (kind, name) in [
+        (HostKind::Local, "host local"),
+        (HostKind::Docker, "host docker"),
+        (HostKind::Ssh, "host ssh"),
+        (HostKind::E2b, "host e2b"),
+    ] {
+        if kind != used {
+            found.push(Found::Good(name, format!("not in use; host.kind = \"{kind}\" selects it")));
+            continue;
+        }
+        let probed = match host_settings(settings, None, Vec::new()) {
+            Ok(host) => host.probe().await.map_err(|error| error.to_string()),
+            Err(fault) => Err(fault.to_string()),
+        };
+        found.push(match probed {
+            Ok(facts) => Found::Good(name, facts.join("; ")),
+            Err(why) => Found::Weak(name, why, format!("fix the settings host.{kind}.*, or choose another host.kind")),
+        });
+    }
     found
 }
 

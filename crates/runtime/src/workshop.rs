@@ -116,7 +116,8 @@ impl Bench {
             None
         } else {
             let run = state::random_id()?;
-            let wish = Wish { run, top: None, reading: dialect.reading, lasting: false, reads: Vec::new() };
+            let wish =
+                Wish { run, top: None, reading: dialect.reading, lasting: false, reads: Vec::new(), one_call: false };
             Some(setup::room(&settings, &state, wish)?)
         };
         let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime);

@@ -64,7 +64,7 @@ impl Serve {
         for text in &settings.remarks {
             remark!("helve: {text}");
         }
-        let host = shell::host(&settings, None, Vec::new())?;
+        let host = shell::local_host(&settings)?;
         let input = std::fs::File::from(stdin().as_fd().try_clone_to_owned()?);
         let output = std::fs::File::from(stdout().as_fd().try_clone_to_owned()?);
         let runtime = setup::runtime()?;

@@ -1,6 +1,6 @@
 //! `helve mcp`: the tools of a dialect for any program that speaks MCP.
 
-use std::{process::ExitCode, sync::Arc, thread};
+use std::{path::Path, process::ExitCode, sync::Arc, thread};
 
 use helve_agent::Need;
 use helve_contract::{Effects, Reading, ports::User};
@@ -68,7 +68,7 @@ impl Args {
         let opened = client_session(&bench, state::random_id()?, &approver, None)?;
         let settings = bench.settings();
         let options = Options {
-            instructions: Some(instructions(settings, &opened.engine)),
+            instructions: Some(instructions(&opened)),
             without_resources: !may_read(settings, &opened.engine),
             elicit: Some(approver),
             // Where it cannot be done, nothing is lost but memory.
@@ -131,9 +131,9 @@ pub(super) fn client_session(
 }
 
 /// What a model should know before its first call.
-pub(super) fn instructions(settings: &Settings, engine: &Engine) -> String {
-    let top = settings.workspace.display();
-    match engine.dialect().reading {
+pub(super) fn instructions(opened: &OpenSession) -> String {
+    let top = opened.session.workspace.roots().first().map_or(Path::new("/"), |root| &root.dir).display();
+    match opened.engine.dialect().reading {
         Reading::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
         Reading::Relative => format!("The workspace is {top}. Paths are relative to it, or absolute and beneath it."),
         Reading::Virtual => "Files are in /shared (the workspace), /tmp and /vault (read-only).".to_owned(),

@@ -6,6 +6,7 @@ mod calling;
 mod chatting;
 mod desk;
 mod forging;
+mod hosts;
 mod http;
 mod install;
 mod leaks;

@@ -191,7 +191,7 @@ fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
     let opened = mcp::client_session(bench, format!("mcp-{}", state::random_id()?), &approver, Some(board.clone()))?;
     let settings = bench.settings();
     let options = Options {
-        instructions: Some(mcp::instructions(settings, &opened.engine)),
+        instructions: Some(mcp::instructions(&opened)),
         without_resources: !mcp::may_read(settings, &opened.engine),
         elicit: Some(approver),
         let_go: None,
