@@ -392,14 +392,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "prints how long the table takes"]
-    fn the_table_is_made_quickly() {
-        let begun = std::time::Instant::now();
-        let count = KEYS.len();
-        println!("{count} settings in {:?}", begun.elapsed());
-    }
-
-    #[test]
     fn says_what_is_wrong_with_a_server() {
         let told = |text: &str| Kind::Servers.parse(text).err().unwrap_or_default();
         assert_eq!(
