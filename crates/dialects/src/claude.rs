@@ -7,8 +7,8 @@ mod user;
 
 use std::time::Duration;
 
-use helve_contract::{Error, Keep, Problem, Reading, Reply, Result};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
+use helve_contract::{Error, Keep, Port, PortSet, Problem, Reading, Reply, Result};
+use helve_engine::{Dialect, ExternalRow, Limit, Limits, Mode, Notice, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,6 +49,7 @@ pub fn claude() -> Dialect {
         name: "claude",
         about: "the tools of the Claude agent SDK",
         tools: tools.collect(),
+        external: EXTERNAL,
         roles: &[],
         default_role: None,
         reading: Reading::Absolute,
@@ -67,6 +68,20 @@ pub fn claude() -> Dialect {
         mode: Mode::Default,
     }
 }
+
+/// The tools over resources of MCP servers. The MCP client supplies them where servers are configured.
+const EXTERNAL: &[ExternalRow] = &[
+    ExternalRow {
+        name: "ListMcpResources",
+        about: "Lists the resources that MCP servers offer.",
+        needs: PortSet::of(&[Port::McpServers]),
+    },
+    ExternalRow {
+        name: "ReadMcpResource",
+        about: "Reads a resource of an MCP server.",
+        needs: PortSet::of(&[Port::McpServers]),
+    },
+];
 
 fn error(_: &str, error: &Error) -> Reply {
     Reply::failed(format!("Error: {}", words::told(error)))

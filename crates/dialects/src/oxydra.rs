@@ -11,7 +11,7 @@ mod vault;
 
 use std::time::Duration;
 
-use helve_contract::{Cut, Error, Keep, Problem, Reading, Reply, Tier};
+use helve_contract::{Cut, Error, Keep, Problem, Profile, Reading, Reply, Tier};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -50,7 +50,11 @@ pub fn oxydra() -> Dialect {
         "schedule_runs"     schedule::Runs => helve_tools::schedule::Runs, schedule::plain;
         "schedule_run_output" schedule::RunOutput => helve_tools::schedule::RunOutput, schedule::plain;
     };
-    let tools = tools.into_iter().map(|tool| {
+    let tools = tools.into_iter().map(|tool| match profile(&tool.spec.name) {
+        Some(profile) => tool.confined(profile),
+        None => tool,
+    });
+    let tools = tools.map(|tool| {
         let seconds = match tool.spec.name.as_str() {
             "file_read" | "file_list" => 10,
             "file_search" => 20,
@@ -67,6 +71,7 @@ pub fn oxydra() -> Dialect {
         name: "oxydra",
         about: "virtual roots and three safety tiers",
         tools: tools.collect(),
+        external: &[],
         roles: &[],
         default_role: None,
         reading: Reading::Virtual,
@@ -74,6 +79,17 @@ pub fn oxydra() -> Dialect {
         words: Words { error, notice, cancelled: "Tool execution failed: cancelled" },
         mode: Mode::Default,
     }
+}
+
+/// The capability profile of a tool. `vault_copyto` runs its two steps with a profile each, commands run in the sandbox,
+/// and the other tools reach no files.
+fn profile(tool: &str) -> Option<Profile> {
+    Some(match tool {
+        "file_read" | "file_search" | "file_list" | "send_media" => Profile::FileReadOnly,
+        "file_write" | "file_edit" | "file_delete" | "attachment_save" => Profile::FileReadWrite,
+        "web_fetch" | "web_search" => Profile::Web,
+        _ => return None,
+    })
 }
 
 fn error(_: &str, error: &Error) -> Reply {

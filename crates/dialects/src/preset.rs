@@ -30,12 +30,13 @@ pub fn preset() -> Dialect {
             "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
             "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
         },
+        external: &[],
         roles: &[
-            Role { name: "coding", tools: &["read", "bash", "edit", "write"] },
-            Role { name: "readonly", tools: &["read", "grep", "find", "ls"] },
-            Role { name: "web", tools: &["web_search", "web_fetch"] },
-            Role { name: "all", tools: &["*"] },
-            Role { name: "none", tools: &[] },
+            Role { name: "coding", tools: &["read", "bash", "edit", "write"], imports: true },
+            Role { name: "readonly", tools: &["read", "grep", "find", "ls"], imports: true },
+            Role { name: "web", tools: &["web_search", "web_fetch"], imports: true },
+            Role { name: "all", tools: &["*"], imports: true },
+            Role { name: "none", tools: &[], imports: true },
         ],
         default_role: Some("coding"),
         reading: Reading::Relative,

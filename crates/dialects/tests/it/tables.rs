@@ -10,6 +10,7 @@ fn every_schema_compiles_and_every_name_is_good_on_the_wire() {
             let name = format!("{}.{}", dialect.name, spec.name);
             jsonschema::validator_for(&spec.schema).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(spec.schema["type"], "object", "{name}");
+            assert!(spec.schema["properties"].is_object(), "{name} does not list its properties");
             assert!(spec.schema.get("$defs").is_none(), "{name} has references");
             assert!(
                 spec.name.len() <= 64 && spec.name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{Cadence, Schedule, WhichSchedules},
 };
 use schemars::JsonSchema;
@@ -59,6 +59,7 @@ pub enum CrontabOut {
 impl Tool for Crontab {
     const NAME: &'static str = "cron";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = CrontabOut;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Error, Reply, Result, Tool, ports::ScheduleRun};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Reply, Result, Tool, ports::ScheduleRun};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ pub struct History {
 impl Tool for Runs {
     const NAME: &'static str = "schedule_runs";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = History;
 
@@ -99,6 +100,7 @@ pub struct Chunk {
 impl Tool for RunOutput {
     const NAME: &'static str = "schedule_run_output";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Chunk;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Port, PortSet, Reply, Result, Tool,
     ports::{Notification, Schedule, ScheduleStatus, WhichSchedules},
 };
 use schemars::JsonSchema;
@@ -54,6 +54,7 @@ pub struct Page {
 impl Tool for Search {
     const NAME: &'static str = "schedule_search";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Page;
 

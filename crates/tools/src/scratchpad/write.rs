@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Error, Reply, Result, Tool};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Reply, Result, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -31,6 +31,7 @@ pub struct Written {
 impl Tool for Write {
     const NAME: &'static str = "scratchpad_write";
     const EFFECTS: Effects = Effects::NOTES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Written;
 
