@@ -75,7 +75,14 @@ pub fn oxydra() -> Dialect {
         roles: &[],
         default_role: None,
         reading: Reading::Virtual,
-        limits: Limits { general: Limit { bytes: 16_384, lines: usize::MAX }, by_tool: &[] },
+        limits: Limits {
+            general: Limit { bytes: 16_384, lines: usize::MAX },
+            // These have limits of their own in characters, which must fit in any script.
+            by_tool: &[
+                ("scratchpad_read", Limit { bytes: 1 << 16, lines: usize::MAX }),
+                ("schedule_run_output", Limit { bytes: 1 << 16, lines: usize::MAX }),
+            ],
+        },
         words: Words { error, notice, cancelled: "Tool execution failed: cancelled" },
         mode: Mode::Default,
     }
@@ -184,6 +191,8 @@ impl From<FileSearch> for fs::Grep {
             literal: true,
             ignored: true,
             hidden: true,
+            // The repository's own files are searched only where the path leads into them.
+            globs: vec!["!.git".to_owned()],
             limit: Some(200),
             ..Self::default()
         }
@@ -194,6 +203,7 @@ fn matches(out: fs::GrepOut) -> Reply {
     let nothing = fs::Nothing {
         text: "no matches found",
         any_case: "search for it as it is written there",
+        next: |_| "narrow the search with a deeper path or a longer query".to_owned(),
         ..fs::Nothing::default()
     };
     out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), nothing)

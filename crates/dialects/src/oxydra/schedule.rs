@@ -31,7 +31,8 @@ pub(super) struct Search {
     status: Option<ScheduleStatus>,
     cadence_type: Option<CadenceType>,
     notification: Option<Notification>,
-    /// 20 by default, 50 at most
+    /// 20 by default
+    #[schemars(range(min = 1, max = 50))]
     limit: Option<u64>,
     offset: Option<u64>,
 }
@@ -60,7 +61,8 @@ pub(super) struct Delete {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Runs {
     schedule_id: String,
-    /// 1 to 20, 5 by default
+    /// 5 by default
+    #[schemars(range(min = 1, max = 20))]
     limit: Option<u64>,
 }
 
@@ -70,7 +72,8 @@ pub(super) struct RunOutput {
     run_id: String,
     /// In characters
     offset: Option<u64>,
-    /// 200 to 8000, 4000 by default
+    /// 4000 by default
+    #[schemars(range(min = 200, max = 8000))]
     max_chars: Option<u64>,
 }
 

@@ -73,7 +73,8 @@ impl Tool for Crontab {
             }
             Action::Remove => {
                 let id = given(self.id, "id", "as the list shows it")?;
-                let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == call.session.user);
+                let user = super::user(call)?;
+                let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == user);
                 let there = own && call.store().remove_schedule(&id).await?;
                 Ok(CrontabOut::Removed { id, there })
             }
@@ -87,7 +88,7 @@ fn given(value: Option<String>, name: &str, wanted: &str) -> Result<String> {
 
 async fn list(call: &Call) -> Result<CrontabOut> {
     let which = WhichSchedules {
-        user: Some(call.session.user.clone()),
+        user: Some(super::user(call)?.to_owned()),
         cadence: Some("cron".into()),
         most: call.session.scheduling.most.max(50),
         ..WhichSchedules::default()

@@ -61,7 +61,7 @@ impl Tool for Search {
     async fn run(self, call: &Call) -> Result<Page> {
         let limit = self.limit.unwrap_or(20).clamp(1, 50);
         let which = WhichSchedules {
-            user: Some(call.session.user.clone()),
+            user: Some(super::user(call)?.to_owned()),
             name: self.name.filter(|it| !it.trim().is_empty()),
             status: self.status,
             cadence: self.cadence_type.map(|it| it.word().to_owned()),
