@@ -31,8 +31,7 @@ pub(super) struct Search {
     status: Option<ScheduleStatus>,
     cadence_type: Option<CadenceType>,
     notification: Option<Notification>,
-    /// 20 by default
-    #[schemars(range(min = 1, max = 50))]
+    /// 20 by default, 50 at most
     limit: Option<u64>,
     offset: Option<u64>,
 }
@@ -72,8 +71,7 @@ pub(super) struct RunOutput {
     run_id: String,
     /// In characters
     offset: Option<u64>,
-    /// 4000 by default
-    #[schemars(range(min = 200, max = 8000))]
+    /// 200 to 8000, 4000 by default
     max_chars: Option<u64>,
 }
 

@@ -55,7 +55,7 @@ pub(super) fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedu
     let (session, now) = (&call.session, call.now());
     Ok(Schedule {
         id: super::uuid()?,
-        user: session.user.clone(),
+        user: super::user(call)?.to_owned(),
         name: None,
         goal,
         next: Some(cadence::first(&cadence, &session.scheduling, now)?),

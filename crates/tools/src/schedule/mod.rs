@@ -159,3 +159,27 @@ fn name(text: &str) -> Result<Option<String>> {
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Create, Crontab, Delete, Edit, RunOutput, Runs, Search, testing::Desk};
+
+    /// Like memory, schedules belong to a user: without one every tool refuses.
+    #[tokio::test]
+    async fn a_session_without_a_user_has_no_schedules() {
+        let desk = Desk::new().of("");
+        let replies = [
+            desk.ask::<Create>(r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#).await,
+            desk.ask::<Search>("{}").await,
+            desk.ask::<Edit>(r#"{"id": "x", "name": "n"}"#).await,
+            desk.ask::<Delete>(r#"{"id": "x"}"#).await,
+            desk.ask::<Runs>(r#"{"id": "x"}"#).await,
+            desk.ask::<RunOutput>(r#"{"run": "x"}"#).await,
+            desk.ask::<Crontab>(r#"{"action": "list"}"#).await,
+            desk.ask::<Crontab>(r#"{"action": "remove", "id": "x"}"#).await,
+        ];
+        for reply in replies {
+            assert!(reply.is_error && reply.text.contains("user context is not available"), "{}", reply.text);
+        }
+    }
+}
