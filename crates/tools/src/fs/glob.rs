@@ -206,7 +206,6 @@ mod tests {
             ),
             (r#"{"pattern": "**/*.py"}"#, "No files found"),
             (r#"{"pattern": ".hid/*.rs"}"#, ".hid/d.rs"),
-            (r#"{"pattern": "{.hid,src}/*.rs"}"#, ".hid/d.rs\nsrc/a.rs"),
             (r#"{"pattern": "**/d.rs"}"#, ".hid/d.rs\n[all of these are ignored or hidden; nothing else matches]"),
             (r#"{"pattern": "*", "path": "scr"}"#, "scr: no such file or folder. Did you mean src?"),
             (r#"{"pattern": "*", "path": "c.rs"}"#, "c.rs: this is a file, not a folder"),
