@@ -110,7 +110,8 @@ impl Builder {
         match &mut self.wishes.only {
             None => self.wishes.only = Some(names),
             Some(before) => {
-                before.retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)))
+                before
+                    .retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)));
             }
         }
         self

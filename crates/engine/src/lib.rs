@@ -257,7 +257,7 @@ impl Engine {
         let error = Error::denied(format!(
             "the arguments hold {what}, which may not leave this machine in any form; this is recorded. Go on without it.",
         ));
-        Err((error, what.to_string()))
+        Err((error, what))
     }
 
     /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use helve_contract::{Call, PortSet, Spec};
+use helve_contract::{Call, Port, PortSet, Spec};
 
 use crate::{Args, Engine, gate::Verdict};
 
@@ -27,8 +27,8 @@ impl fmt::Display for NotOffered {
             Self::NotSelected => f.write_str("`tools.only` does not name it"),
             Self::Disabled => f.write_str("`tools.disable` names it, or a setting turns it off"),
             Self::Missing(ports) => {
-                let why: Vec<&str> = ports.iter().map(|port| port.why_missing()).collect();
-                let how: Vec<&str> = ports.iter().map(|port| port.how_to_get()).collect();
+                let why: Vec<&str> = ports.iter().map(Port::why_missing).collect();
+                let how: Vec<&str> = ports.iter().map(Port::how_to_get).collect();
                 write!(f, "{}. {}", why.join("; "), how.join(" "))
             }
         }

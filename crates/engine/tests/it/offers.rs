@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use helve_contract::{Call, Effects, Entry, PathRules, Port, PortSet, Ports, Profile, Reading, Reply, Root, Session};
 use helve_contract::{Workspace, ports::NoHost};
 use helve_engine::{
-    Answer, Approver, Decision, Dialect, Engine, ExternalRow, Gate, Mode, NotOffered, Question, Role, Rule,
+    Answer, Approver, Caution, Decision, Dialect, Engine, ExternalRow, Gate, Mode, NotOffered, Question, Role, Rule,
 };
 use serde_json::{Value, json};
 
@@ -159,4 +159,23 @@ async fn a_profile_narrows_the_workspace_and_is_on_record() {
     let calls = heard.iter().filter(|it| it["type"] == "tool.call").map(|it| it["data"]["profile"].clone());
     let named = ["FileReadOnly", "FileReadOnly", "FileReadWrite", "FileReadWrite"].map(Value::from);
     assert_eq!(calls.collect::<Vec<_>>(), [named.as_slice(), &[Value::Null, Value::Null]].concat());
+}
+
+/// Reading a resource of an MCP server: not asked, unless the operator wants everything asked that goes out.
+#[test]
+fn reading_that_sends_its_address_is_not_asked() {
+    let decide = |gate: Gate, tainted: bool| {
+        let mut dialect = dialect();
+        dialect.tools = vec![text_tool("ReadResource", Effects::READS | Effects::SENDS, &[])];
+        let call = call();
+        if tainted {
+            call.session.taint.note("https://page.example/");
+        }
+        Engine::builder(dialect).gate(gate).build().unwrap().decide("ReadResource", json!({}), &call)
+    };
+    assert_eq!(decide(Gate::new(Mode::Default), false), Decision::Allowed);
+    assert_eq!(decide(Gate::new(Mode::Plan), false), Decision::Allowed);
+    assert_eq!(decide(Gate::new(Mode::Default), true), Decision::Allowed);
+    let strict = decide(Gate::new(Mode::Default).caution(Caution::Deny), true);
+    assert!(matches!(strict, Decision::Denied { .. }), "{strict:?}");
 }
