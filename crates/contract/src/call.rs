@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Access, CancellationToken, Error, Result, SafePath, Taint, Workspace,
+    Access, CancellationToken, Error, Port, PortSet, Result, SafePath, Taint, Workspace,
     ports::{
         Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
         Scheduling, Store, Tasks, User, WallClock, Web,
@@ -52,6 +52,28 @@ impl Ports {
             channels: Arc::new(NoChannels),
             clock: Arc::new(WallClock),
         }
+    }
+
+    /// The ports that are more than placeholders.
+    #[must_use]
+    pub fn available(&self) -> PortSet {
+        let kept = self.store.keeps_records();
+        let found = [
+            (Port::Commands, self.tasks.is_available()),
+            (Port::Web, self.web.can_fetch()),
+            (Port::Search, self.web.can_search()),
+            (Port::Sessions, kept),
+            (Port::Memory, kept),
+            (Port::Schedules, kept),
+            (Port::Slates, kept),
+            (Port::Agents, self.agents.is_available()),
+            (Port::User, self.user.is_available()),
+            (Port::Settings, self.user.has_settings()),
+            (Port::Channels, !self.channels.names().is_empty()),
+            (Port::HomeChannel, self.channels.has_home()),
+            (Port::Attachments, self.channels.takes_attachments()),
+        ];
+        found.into_iter().filter(|(_, is)| *is).fold(PortSet::NONE, |set, (port, _)| set | PortSet::of(&[port]))
     }
 }
 
@@ -146,6 +168,19 @@ impl Session {
         }
     }
 
+    /// The ports that this session has.
+    #[must_use]
+    pub fn available(&self) -> PortSet {
+        let mut set = self.ports.available();
+        if self.errand.is_some() {
+            set = set | PortSet::of(&[Port::ForgeRun]);
+        }
+        if self.draft.is_some() {
+            set = set | PortSet::of(&[Port::Draft]);
+        }
+        set
+    }
+
     /// The folder that commands start in: the top of the workspace until a command went elsewhere.
     pub fn dir(&self) -> Result<SafePath> {
         let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,16 +272,15 @@ impl Call {
 
     /// The run and task that this call belongs to.
     pub fn errand(&self) -> Result<&Errand> {
-        self.session
-            .errand
-            .as_ref()
-            .ok_or_else(|| Error::failed("this session belongs to no planned run; begin one with `helve forge plan`"))
+        self.session.errand.as_ref().ok_or_else(|| {
+            Error::failed(format!("{}; begin one with `helve forge plan`", Port::ForgeRun.why_missing()))
+        })
     }
 
     /// The same call in the session that plans are drafted in.
     pub fn drafting(&self) -> Result<Self> {
         let session = self.session.draft.clone();
-        let session = session.ok_or_else(|| Error::failed("there is nothing to draft a plan in here"))?;
+        let session = session.ok_or_else(|| Error::failed(Port::Draft.why_missing()))?;
         Ok(Self { session, ..self.clone() })
     }
 

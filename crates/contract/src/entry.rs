@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    Call, Effects, Error, PatternPurpose, Problem, Reply, Result, Tier, Tool,
+    Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result, Tier, Tool,
     names::{name_matches, underscored},
 };
 
@@ -21,7 +21,7 @@ pub struct Spec {
     pub aliases: Vec<String>,
     /// Further names that rules use for this tool, of any length. A call may use one that no other tool has.
     pub rule_names: Vec<String>,
-    /// What it does, from the doc comment.
+    /// What it does, from the doc comment; empty where there is none.
     pub description: String,
     /// JSON Schema of the arguments.
     pub schema: Value,
@@ -33,9 +33,19 @@ pub struct Spec {
     pub tier: Option<Tier>,
     /// How long a call may take; [`Duration::MAX`] for a tool that keeps its own clock.
     pub timeout: Duration,
+    /// The ports that a call cannot do without. A session that lacks one does not offer the tool.
+    pub needs: PortSet,
+    /// The capability profile that a call runs with; `None` leaves it the whole workspace.
+    pub profile: Option<Profile>,
 }
 
 impl Spec {
+    /// The description, or `None` where the tool has no doc comment.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        Some(self.description.as_str()).filter(|text| !text.is_empty())
+    }
+
     /// How much a call can change.
     #[must_use]
     pub fn tier(&self) -> Tier {
@@ -129,6 +139,8 @@ impl Entry {
             effects: T::EFFECTS,
             tier: None,
             timeout: T::TIMEOUT,
+            needs: T::NEEDS,
+            profile: None,
         };
         let entry = Self::dynamic(spec, move |args, call| {
             async move {
@@ -168,6 +180,12 @@ impl Entry {
         self.with(|spec| spec.output = Some(described::<O>().1))
     }
 
+    /// The same tool, confined to a capability profile.
+    #[must_use]
+    pub fn confined(self, profile: Profile) -> Self {
+        self.with(|spec| spec.profile = Some(profile))
+    }
+
     /// The name of the tool that runs, whatever this dialect calls it; none for one known only at run time.
     #[must_use]
     pub fn tool(&self) -> Option<&'static str> {
@@ -203,6 +221,12 @@ fn described<A: JsonSchema>() -> (String, Value) {
     let description = schema.remove("description").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
     let mut schema = Value::from(schema);
     plain(&mut schema);
+    // Providers refuse an object schema that does not list its properties, even where there are none.
+    if let Value::Object(map) = &mut schema
+        && map.get("type").is_some_and(|it| it == "object")
+    {
+        map.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
     (description, schema)
 }
 

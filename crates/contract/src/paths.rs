@@ -150,6 +150,11 @@ impl Workspace {
         Ok(relative)
     }
 
+    /// The same workspace with what `keep` makes of each root; `None` leaves one out. For profiles, which only narrow.
+    pub(crate) fn with_roots(&self, keep: impl FnMut(&Arc<Root>) -> Option<Arc<Root>>) -> Self {
+        Self { roots: self.roots.iter().filter_map(keep).collect(), ..self.clone() }
+    }
+
     /// The roots, in order.
     #[must_use]
     pub fn roots(&self) -> &[Arc<Root>] {

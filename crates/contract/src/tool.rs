@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::{Call, Effects, Reply, Result};
+use crate::{Call, Effects, PortSet, Reply, Result};
 
 /// Arguments that parse from JSON, and what to do with them.
 ///
@@ -18,6 +18,8 @@ pub trait Tool: DeserializeOwned + JsonSchema + Send + 'static {
     const EFFECTS: Effects;
     /// How long a call may take. A tool that keeps its own clock (a shell command) says [`Duration::MAX`].
     const TIMEOUT: Duration = Duration::from_secs(120);
+    /// The ports that a call cannot do without. A session that lacks one does not offer the tool.
+    const NEEDS: PortSet = PortSet::NONE;
     /// What comes back.
     type Output: Into<Reply> + Send;
 

@@ -7,11 +7,11 @@ mod user;
 
 use std::time::Duration;
 
-use helve_contract::{Error, Keep, Problem, Reading, Reply, Result};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
+use helve_contract::{Error, FileFault, Keep, Port, PortSet, Problem, Reading, Reply, Result};
+use helve_engine::{Dialect, ExternalRow, Limit, Limits, Mode, Notice, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::words;
 
@@ -49,6 +49,7 @@ pub fn claude() -> Dialect {
         name: "claude",
         about: "the tools of the Claude agent SDK",
         tools: tools.collect(),
+        external: EXTERNAL,
         roles: &[],
         default_role: None,
         reading: Reading::Absolute,
@@ -68,8 +69,29 @@ pub fn claude() -> Dialect {
     }
 }
 
+/// The tools over resources of MCP servers. The MCP client supplies them where servers are configured.
+const EXTERNAL: &[ExternalRow] = &[
+    ExternalRow {
+        name: "ListMcpResources",
+        about: "Lists the resources that MCP servers offer.",
+        needs: PortSet::of(&[Port::McpServers]),
+    },
+    ExternalRow {
+        name: "ReadMcpResource",
+        about: "Reads a resource of an MCP server.",
+        needs: PortSet::of(&[Port::McpServers]),
+    },
+];
+
 fn error(_: &str, error: &Error) -> Reply {
-    Reply::failed(format!("Error: {}", words::told(error)))
+    let text = match error {
+        // No tool of this dialect lists a folder.
+        Error::File { path, fault: FileFault::IsFolder } => {
+            format!("{path}: this is a folder, not a file; list it with `ls` in Bash, or find its files with Glob")
+        }
+        error => words::told(error),
+    };
+    Reply::failed(format!("Error: {text}"))
 }
 
 fn notice(notice: &Notice) -> String {
@@ -83,51 +105,60 @@ fn notice(notice: &Notice) -> String {
 }
 
 /// Runs a bash command in a sandbox and returns its output; a non-zero exit is an error. For a long job set run_in_background and read it with TaskOutput.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Bash {
     command: String,
     /// Milliseconds (120000; at most 600000)
+    #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<u64>,
     /// What it does, in 5-10 words
+    #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     run_in_background: Option<bool>,
 }
 
 /// Reads the output of a background task, running or ended.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct TaskOutput {
     task_id: String,
     /// Wait until it ends (true)
+    #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<bool>,
     /// Longest wait in milliseconds (30000)
+    #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<u64>,
 }
 
 /// Replaces text in a file. old_string must occur exactly once, unless replace_all is set; a miss shows the nearest lines. Returns a diff.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct FileEdit {
     /// Absolute path
     file_path: String,
     old_string: String,
     new_string: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     replace_all: Option<bool>,
 }
 
 /// Reads a file: text with line numbers (2000 lines unless limit says more), images, notebooks, PDFs by page.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct FileRead {
     /// Absolute path
     file_path: String,
     /// First line, from 1
+    #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     /// Number of lines
+    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     /// PDF pages, as "3" or "1-5"; at most 20
+    #[serde(skip_serializing_if = "Option::is_none")]
     pages: Option<String>,
 }
 
 /// Creates or replaces a file. Missing folders are made.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct FileWrite {
     /// Absolute path
     file_path: String,
@@ -135,50 +166,64 @@ struct FileWrite {
 }
 
 /// Finds files by path pattern, such as "**/*.ts"; newest first, at most 100.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Glob {
     pattern: String,
     /// Folder to search; the workspace by default
+    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
 }
 
 /// Searches file contents with ripgrep's regex and rules. Returns file paths unless output_mode says otherwise.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Grep {
     pattern: String,
     /// File or folder; the workspace by default
+    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// Only files like "*.js" or "*.{ts,tsx}"
+    #[serde(skip_serializing_if = "Option::is_none")]
     glob: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     output_mode: Option<OutputMode>,
     /// Lines before each match (content mode)
     #[serde(rename = "-B")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
     /// Lines after each match (content mode)
     #[serde(rename = "-A")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<usize>,
     /// Lines before and after (content mode)
     #[serde(rename = "-C")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     around: Option<usize>,
     /// Same as -C
+    #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<usize>,
     /// Line numbers in content mode (true)
     #[serde(rename = "-n")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     numbers: Option<bool>,
     /// Ignore case
     #[serde(rename = "-i")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     ignore_case: Option<bool>,
     /// File type: js, py, rust …
+    #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<String>,
     /// First N lines or files (0: all)
+    #[serde(skip_serializing_if = "Option::is_none")]
     head_limit: Option<usize>,
     /// Skip the first N
+    #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<usize>,
     /// Let . match newlines and patterns span lines
+    #[serde(skip_serializing_if = "Option::is_none")]
     multiline: Option<bool>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OutputMode {
     Content,
@@ -187,24 +232,29 @@ enum OutputMode {
 }
 
 /// Stops a background task.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct TaskStop {
+    #[serde(skip_serializing_if = "Option::is_none")]
     task_id: Option<String>,
     /// Old name of task_id
+    #[serde(skip_serializing_if = "Option::is_none")]
     shell_id: Option<String>,
 }
 
 /// Replaces, inserts or deletes one cell of a Jupyter notebook.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct NotebookEdit {
     /// Absolute path
     notebook_path: String,
     /// The cell; for insert, the one before the new cell
+    #[serde(skip_serializing_if = "Option::is_none")]
     cell_id: Option<String>,
     new_source: String,
     /// Needed for insert
+    #[serde(skip_serializing_if = "Option::is_none")]
     cell_type: Option<fs::CellType>,
     /// Default replace
+    #[serde(skip_serializing_if = "Option::is_none")]
     edit_mode: Option<fs::CellMode>,
 }
 
@@ -381,6 +431,8 @@ fn cell_edited(out: fs::CellEdited) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -410,6 +462,108 @@ mod tests {
         for timeout in [None, Some(0)] {
             let run = shell::Run::try_from(bash(timeout)).unwrap_or_default();
             assert_eq!(run.timeout, Some(Duration::from_secs(120)));
+        }
+    }
+
+    /// Each input type, with an input that has every field.
+    #[test]
+    fn every_input_survives_a_round_trip_through_json() {
+        fn same<T: Serialize + serde::de::DeserializeOwned>(name: &str, input: &Value) {
+            let read: T = serde_json::from_value(input.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(&serde_json::to_value(&read).unwrap_or_default(), input, "{name}");
+        }
+        type Check = fn(&str, &Value);
+        let inputs: [(&str, Check, Value); 16] = [
+            (
+                "Agent",
+                same::<agents::Agent>,
+                json!({
+                    "description": "d", "prompt": "p", "subagent_type": "Explore", "model": "haiku", "resume": "id",
+                    "run_in_background": true, "max_turns": 3, "name": "n", "team_name": "t", "mode": "acceptEdits",
+                }),
+            ),
+            (
+                "Bash",
+                same::<Bash>,
+                json!({
+                    "command": "ls", "timeout": 5, "description": "d", "run_in_background": false,
+                }),
+            ),
+            ("TaskOutput", same::<TaskOutput>, json!({ "task_id": "t", "block": false, "timeout": 1000 })),
+            (
+                "ExitPlanMode",
+                same::<user::ExitPlanMode>,
+                json!({
+                    "plan": "p", "allowedPrompts": [{ "tool": "Bash", "prompt": "run tests" }], "pushToRemote": true,
+                    "remoteSessionId": "i", "remoteSessionUrl": "u", "remoteSessionTitle": "t",
+                }),
+            ),
+            (
+                "FileEdit",
+                same::<FileEdit>,
+                json!({
+                    "file_path": "/a", "old_string": "o", "new_string": "n", "replace_all": true,
+                }),
+            ),
+            ("FileRead", same::<FileRead>, json!({ "file_path": "/a", "offset": 1, "limit": 2, "pages": "1-2" })),
+            ("FileWrite", same::<FileWrite>, json!({ "file_path": "/a", "content": "c" })),
+            ("Glob", same::<Glob>, json!({ "pattern": "*", "path": "/a" })),
+            (
+                "Grep",
+                same::<Grep>,
+                json!({
+                    "pattern": "p", "path": "/a", "glob": "*", "output_mode": "files_with_matches", "-B": 1, "-A": 2, "-C": 3,
+                    "context": 4, "-n": true, "-i": true, "type": "rust", "head_limit": 5, "offset": 6, "multiline": true,
+                }),
+            ),
+            ("TaskStop", same::<TaskStop>, json!({ "task_id": "t", "shell_id": "s" })),
+            (
+                "NotebookEdit",
+                same::<NotebookEdit>,
+                json!({
+                    "notebook_path": "/a", "cell_id": "c", "new_source": "s", "cell_type": "markdown", "edit_mode": "insert",
+                }),
+            ),
+            (
+                "TodoWrite",
+                same::<user::TodoWrite>,
+                json!({
+                    "todos": [{ "content": "c", "status": "in_progress", "activeForm": "a" }],
+                }),
+            ),
+            ("WebFetch", same::<fetch::WebFetch>, json!({ "url": "https://a.example", "prompt": "p" })),
+            (
+                "WebSearch",
+                same::<search::WebSearch>,
+                json!({
+                    "query": "q", "allowed_domains": ["a"], "blocked_domains": ["b"],
+                }),
+            ),
+            (
+                "AskUserQuestion",
+                same::<user::AskUserQuestion>,
+                json!({
+                    "questions": [{
+                        "question": "q", "header": "h", "multiSelect": true,
+                        "options": [{ "label": "a", "description": "x" }, { "label": "b", "description": "y" }],
+                    }],
+                    "answers": { "q": "a" },
+                }),
+            ),
+            ("Config", same::<user::Config>, json!({ "setting": "model", "value": 1.5 })),
+        ];
+        let names: Vec<String> = claude().tools.iter().map(|tool| tool.spec.name.clone()).collect();
+        assert_eq!(names, inputs.iter().map(|(name, ..)| (*name).to_owned()).collect::<Vec<_>>());
+        for (tool, (name, check, whole)) in claude().tools.iter().zip(&inputs) {
+            check(name, whole);
+            // The required fields alone, without nulls for the others.
+            let required = tool.spec.schema["required"].as_array().cloned().unwrap_or_default();
+            let short = required.iter().filter_map(Value::as_str).map(|key| (key.to_owned(), whole[key].clone()));
+            check(name, &Value::Object(short.collect()));
+            // Every field that the schema shows is in the whole input, so that none is left untested.
+            for key in tool.spec.schema["properties"].as_object().into_iter().flat_map(|it| it.keys()) {
+                assert!(whole.get(key).is_some(), "{name}.{key} is not tested");
+            }
         }
     }
 }

@@ -68,6 +68,7 @@ pub fn forge() -> Dialect {
         name: "forge",
         about: "planned runs of several agents over git",
         tools,
+        external: &[],
         roles: ROLES,
         default_role: None,
         reading: Reading::Absolute,
@@ -81,15 +82,15 @@ pub fn forge() -> Dialect {
 #[rustfmt::skip]
 const ROLES: &[Role] = &[
     Role { name: "captain", tools: &["read", "write", "edit", "bash", "plan_read", "plan_write", "plan_edit", "plan_bash",
-        "web_search", "web_fetch", "create_spec", "create_task", "set_dag"] },
-    Role { name: "type1", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough"] },
-    Role { name: "type2", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough", "spawn_agent"] },
+        "web_search", "web_fetch", "create_spec", "create_task", "set_dag"], imports: true },
+    Role { name: "type1", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough"], imports: true },
+    Role { name: "type2", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough", "spawn_agent"], imports: true },
     Role { name: "type3", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough", "spawn_agent",
-        "add_subtask", "read_subtasks"] },
+        "add_subtask", "read_subtasks"], imports: true },
     Role { name: "refinery", tools: &["read", "write", "edit", "bash", "web_search", "web_fetch", "emit_walkthrough", "spawn_agent",
-        "add_subtask", "read_subtasks", "merge_branches", "run_tests", "fix_conflict", "emit_cr"] },
+        "add_subtask", "read_subtasks", "merge_branches", "run_tests", "fix_conflict", "emit_cr"], imports: true },
     Role { name: "executor", tools: &["spawn_agent", "read_spec", "read_task", "read_dag", "read_walkthrough", "mark_task_status",
-        "prepare_branch"] },
+        "prepare_branch"], imports: true },
 ];
 
 /// A failure is an object too: what went wrong, and its code.

@@ -11,7 +11,7 @@ mod vault;
 
 use std::time::Duration;
 
-use helve_contract::{Cut, Error, Keep, Problem, Reading, Reply, Tier};
+use helve_contract::{Cut, Error, Keep, Problem, Profile, Reading, Reply, Tier};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -50,7 +50,11 @@ pub fn oxydra() -> Dialect {
         "schedule_runs"     schedule::Runs => helve_tools::schedule::Runs, schedule::plain;
         "schedule_run_output" schedule::RunOutput => helve_tools::schedule::RunOutput, schedule::plain;
     };
-    let tools = tools.into_iter().map(|tool| {
+    let tools = tools.into_iter().map(|tool| match profile(&tool.spec.name) {
+        Some(profile) => tool.confined(profile),
+        None => tool,
+    });
+    let tools = tools.map(|tool| {
         let seconds = match tool.spec.name.as_str() {
             "file_read" | "file_list" => 10,
             "file_search" => 20,
@@ -67,13 +71,32 @@ pub fn oxydra() -> Dialect {
         name: "oxydra",
         about: "virtual roots and three safety tiers",
         tools: tools.collect(),
+        external: &[],
         roles: &[],
         default_role: None,
         reading: Reading::Virtual,
-        limits: Limits { general: Limit { bytes: 16_384, lines: usize::MAX }, by_tool: &[] },
+        limits: Limits {
+            general: Limit { bytes: 16_384, lines: usize::MAX },
+            // These have limits of their own in characters, which must fit in any script.
+            by_tool: &[
+                ("scratchpad_read", Limit { bytes: 1 << 16, lines: usize::MAX }),
+                ("schedule_run_output", Limit { bytes: 1 << 16, lines: usize::MAX }),
+            ],
+        },
         words: Words { error, notice, cancelled: "Tool execution failed: cancelled" },
         mode: Mode::Default,
     }
+}
+
+/// The capability profile of a tool. `vault_copyto` runs its two steps with a profile each, commands run in the sandbox,
+/// and the other tools reach no files.
+fn profile(tool: &str) -> Option<Profile> {
+    Some(match tool {
+        "file_read" | "file_search" | "file_list" | "send_media" => Profile::FileReadOnly,
+        "file_write" | "file_edit" | "file_delete" | "attachment_save" => Profile::FileReadWrite,
+        "web_fetch" | "web_search" => Profile::Web,
+        _ => return None,
+    })
 }
 
 fn error(_: &str, error: &Error) -> Reply {
@@ -168,6 +191,8 @@ impl From<FileSearch> for fs::Grep {
             literal: true,
             ignored: true,
             hidden: true,
+            // The repository's own files are searched only where the path leads into them.
+            globs: vec!["!.git".to_owned()],
             limit: Some(200),
             ..Self::default()
         }
@@ -178,6 +203,7 @@ fn matches(out: fs::GrepOut) -> Reply {
     let nothing = fs::Nothing {
         text: "no matches found",
         any_case: "search for it as it is written there",
+        next: |_| "narrow the search with a deeper path or a longer query".to_owned(),
         ..fs::Nothing::default()
     };
     out.reply(out.lines(fs::Numbers::Shown, fs::Names::Shown), nothing)

@@ -2,6 +2,7 @@
 
 mod fetch;
 mod search;
+mod syntax;
 
 use std::time::Duration;
 
@@ -30,12 +31,13 @@ pub fn preset() -> Dialect {
             "web_search"        search::WebSearch => helve_tools::web::Search, search::searched;
             "web_fetch"         fetch::WebFetch => helve_tools::web::Fetch, fetch::fetched;
         },
+        external: &[],
         roles: &[
-            Role { name: "coding", tools: &["read", "bash", "edit", "write"] },
-            Role { name: "readonly", tools: &["read", "grep", "find", "ls"] },
-            Role { name: "web", tools: &["web_search", "web_fetch"] },
-            Role { name: "all", tools: &["*"] },
-            Role { name: "none", tools: &[] },
+            Role { name: "coding", tools: &["read", "bash", "edit", "write"], imports: true },
+            Role { name: "readonly", tools: &["read", "grep", "find", "ls"], imports: true },
+            Role { name: "web", tools: &["web_search", "web_fetch"], imports: true },
+            Role { name: "all", tools: &["*"], imports: true },
+            Role { name: "none", tools: &[], imports: true },
         ],
         default_role: Some("coding"),
         reading: Reading::Relative,
@@ -172,7 +174,7 @@ impl From<Grep> for fs::Grep {
     fn from(Grep { pattern, path, glob, case_sensitive, context_lines, max_results }: Grep) -> Self {
         let context = context_lines.unwrap_or(0);
         Self {
-            pattern,
+            pattern: syntax::from_go(&pattern),
             path,
             globs: glob.into_iter().collect(),
             ignore_case: !case_sensitive.unwrap_or(false),
@@ -185,7 +187,14 @@ impl From<Grep> for fs::Grep {
 }
 
 fn matches(out: fs::GrepOut) -> Reply {
-    out.reply(out.spaced_lines(), fs::Nothing { any_case: "leave case_sensitive out", ..fs::Nothing::default() })
+    out.reply(
+        out.spaced_lines(),
+        fs::Nothing {
+            any_case: "leave case_sensitive out",
+            next: |_| "raise max_results, or narrow the search with path, glob or pattern".to_owned(),
+            ..fs::Nothing::default()
+        },
+    )
 }
 
 impl From<Find> for fs::Find {
@@ -222,7 +231,13 @@ impl From<Read> for fs::Read {
 
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
-        Ok(page) => words::plain_page(&page, |line| format!("offset={line}")).into(),
+        Ok(page) => {
+            let cut = page.next().is_some();
+            let text = words::plain_page(&page, |line| format!("offset={line}"));
+            // The seed wants the size of the whole beside the lines.
+            let size = words::size(usize::try_from(page.size).unwrap_or(usize::MAX));
+            if cut { format!("{text}\n[the whole file has {size}]").into() } else { text.into() }
+        }
         Err(reply) => *reply,
     }
 }

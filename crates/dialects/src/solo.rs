@@ -43,7 +43,11 @@ pub fn solo() -> Dialect {
             "memory_search"     memory::Search => helve_tools::memory::Search, memory::found;
             "memory_get"        memory::Get => helve_tools::memory::Get, memory::got;
         },
-        roles: &[Role { name: "main", tools: &["*"] }, Role { name: "sub", tools: sessions::SUB }],
+        external: &[],
+        roles: &[
+            Role { name: "main", tools: &["*"], imports: true },
+            Role { name: "sub", tools: sessions::SUB, imports: false },
+        ],
         default_role: Some("main"),
         reading: Reading::Relative,
         limits: Limits {

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use helve_contract::{Entry, PatternPurpose, name_matches};
+use helve_contract::{Entry, PatternPurpose, PortSet, name_matches};
 use serde_json::{Value, json};
 
 use tokio::sync::watch;
 
-use crate::{Dialect, Engine, Events, Gate, Role, Scrub, Spill, strangers::Strangers, table::Table, validate::Schema};
+use crate::{
+    Dialect, Engine, Events, ExternalRow, Gate, NotOffered, Role, Scrub, Spill, strangers::Strangers, table::Table,
+    validate::Schema,
+};
 
 /// A tool of an engine, with what is worked out once.
 pub(crate) struct Slot {
@@ -107,7 +110,8 @@ impl Builder {
         match &mut self.wishes.only {
             None => self.wishes.only = Some(names),
             Some(before) => {
-                before.retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)))
+                before
+                    .retain(|old| names.iter().any(|new| new == old || name_matches(new, old, PatternPurpose::Grant)));
             }
         }
         self
@@ -119,7 +123,14 @@ impl Builder {
         self
     }
 
-    /// One more tool. It is there in every role.
+    /// The ports that the session has. A tool that needs another one is not offered, and a call to it says why. Without
+    /// this, every port counts as there.
+    pub fn available(mut self, ports: PortSet) -> Self {
+        self.wishes.available = ports;
+        self
+    }
+
+    /// One more tool. It is there in every role that takes imports.
     pub fn tool(mut self, entry: Entry) -> Self {
         self.added.push(Added { entry, replaces: false });
         self
@@ -190,7 +201,7 @@ impl Builder {
             }
         }
         self.dialect.tools = own.iter().chain(&added).map(|slot| slot.entry.clone()).collect();
-        let table = Table::new(&own, added, &self.wishes)?;
+        let table = Table::new(&own, added, self.dialect.external, &self.wishes)?;
         Ok(Engine {
             gate: self.gate.unwrap_or_else(|| Gate::new(self.dialect.mode)),
             dialect: self.dialect,
@@ -217,22 +228,51 @@ impl Builder {
 }
 
 /// Which of all tools a session has.
-#[derive(Default)]
 pub(crate) struct Wishes {
     role: Option<Role>,
     only: Option<Vec<String>>,
     without: Vec<String>,
+    available: PortSet,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self { role: None, only: None, without: Vec::new(), available: PortSet::ALL }
+    }
 }
 
 impl Wishes {
-    /// Whether this tool is wanted. What was added is there in every role.
-    pub(crate) fn want(&self, entry: &Entry, added: bool) -> bool {
-        let granted = |patterns: &[String]| patterns.iter().any(|pattern| grants(pattern, entry));
-        let in_role = |role: &Role| role.tools.iter().any(|pattern| grants(pattern, entry));
-        let removed = |pattern: &String| entry.spec.is_covered_by(pattern, PatternPurpose::Restrict);
-        (added || self.role.as_ref().is_none_or(in_role))
-            && self.only.as_deref().is_none_or(granted)
-            && !self.without.iter().any(removed)
+    /// Whether the session offers this tool, or why not.
+    pub(crate) fn judge(&self, entry: &Entry, imported: bool) -> Result<(), NotOffered> {
+        let spec = &entry.spec;
+        self.judge_names(&|pattern, purpose| spec.is_covered_by(pattern, purpose), imported)?;
+        self.judge_ports(spec.needs)
+    }
+
+    /// Whether the session would offer a row that another crate supplies, if it were there.
+    pub(crate) fn judge_external(&self, row: &ExternalRow) -> Result<(), NotOffered> {
+        self.judge_names(&|pattern, purpose| name_matches(pattern, row.name, purpose), true)?;
+        self.judge_ports(row.needs)
+    }
+
+    fn judge_names(&self, covers: &dyn Fn(&str, PatternPurpose) -> bool, imported: bool) -> Result<(), NotOffered> {
+        if self.without.iter().any(|pattern| covers(pattern, PatternPurpose::Restrict)) {
+            return Err(NotOffered::Disabled);
+        }
+        let granted = |pattern: &str| covers(pattern, PatternPurpose::Grant);
+        if self.only.as_deref().is_some_and(|only| !only.iter().any(|it| granted(it))) {
+            return Err(NotOffered::NotSelected);
+        }
+        let in_role = |role: &Role| if imported { role.imports } else { role.tools.iter().any(|it| granted(it)) };
+        match &self.role {
+            Some(role) if !in_role(role) => Err(NotOffered::Role(role.name)),
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_ports(&self, needs: PortSet) -> Result<(), NotOffered> {
+        let missing = needs - self.available;
+        if missing.is_empty() { Ok(()) } else { Err(NotOffered::Missing(missing)) }
     }
 }
 

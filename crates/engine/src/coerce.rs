@@ -32,6 +32,14 @@ pub(crate) fn fit(schema: &Value, args: &mut Value, notes: &mut Vec<String>) -> 
     fit.unknown
 }
 
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn starts_above_zero(field: Option<&Value>) -> bool {
+    field.and_then(|field| field.get("minimum")).and_then(Value::as_f64).is_some_and(|least| least > 0.0)
+}
+
 struct Fit<'a, 'n> {
     root: Root<'a>,
     notes: &'n mut Vec<String>,
@@ -46,6 +54,10 @@ impl<'a> Fit<'a, '_> {
         }
         if map.values().any(Value::is_null) {
             self.nulls(schema, fields, map, path);
+        }
+        if map.values().any(is_zero) {
+            // Zero in an optional number that starts above it means that it is not set.
+            map.retain(|key, value| !is_zero(value) || is_required(schema, key) || !starts_above_zero(fields.get(key)));
         }
         for (key, value) in map {
             if let Some(field) = fields.get(key) {
@@ -346,6 +358,17 @@ mod tests {
         let mut notes = Vec::new();
         fit(&schema, &mut args, &mut notes);
         (args, notes)
+    }
+
+    #[test]
+    fn zero_below_the_minimum_of_an_optional_number_is_dropped() {
+        let fields = json!({
+            "limit": { "type": "integer", "minimum": 1 },
+            "must": { "type": "integer", "minimum": 1 },
+            "offset": { "type": "integer", "minimum": 0 },
+        });
+        let (args, notes) = fitted(fields, json!(["must"]), json!({ "limit": 0, "must": 0, "offset": 0 }));
+        assert_eq!((args, notes.len()), (json!({ "must": 0, "offset": 0 }), 0));
     }
 
     #[test]

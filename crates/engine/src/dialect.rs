@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use helve_contract::{Cut, Entry, Error, Keep, Reading, Reply};
+use helve_contract::{Cut, Entry, Error, Keep, PortSet, Reading, Reply};
 
 /// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
 #[derive(Clone)]
@@ -13,7 +13,9 @@ pub struct Dialect {
     pub about: &'static str,
     /// The tools, in the order in which the model sees them.
     pub tools: Vec<Entry>,
-    /// Names that lead to a tool by another name, beside those in the entries (`KillShell` → `TaskStop`).
+    /// Rows that another crate supplies while the program runs, such as tools over the resources of MCP servers.
+    pub external: &'static [ExternalRow],
+    /// The named sets of tools that a session can choose from: the seed's roles or presets.
     pub roles: &'static [Role],
     /// The role when none is chosen; `None` gives every tool.
     pub default_role: Option<&'static str>,
@@ -34,6 +36,19 @@ pub struct Role {
     pub name: &'static str,
     /// The tools it has, by name; `["*"]` is all of them.
     pub tools: &'static [&'static str],
+    /// Whether tools of plugins, modules and MCP servers belong to it too.
+    pub imports: bool,
+}
+
+/// A row of a dialect's table whose tool is built outside of the dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalRow {
+    /// The name that the model calls.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// The ports that it needs.
+    pub needs: PortSet,
 }
 
 /// What fits into a reply.

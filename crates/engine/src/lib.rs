@@ -12,6 +12,7 @@ mod events;
 mod gate;
 mod limits;
 mod lookup;
+mod offer;
 mod policy;
 mod prepare;
 pub mod repair;
@@ -35,9 +36,10 @@ use tokio::sync::watch;
 pub use batch::Request;
 pub use builder::{BuildError, Builder, Commands};
 pub use commands::NameList;
-pub use dialect::{Dialect, Limit, Limits, Notice, Role, Words};
+pub use dialect::{Dialect, ExternalRow, Limit, Limits, Notice, Role, Words};
 pub use events::{Events, Listener};
 pub use gate::*;
+pub use offer::{Decision, NotOffered, ToolStatus};
 pub use policy::*;
 pub use scrub::Scrub;
 pub use spill::Spill;
@@ -143,7 +145,7 @@ impl Engine {
     /// These tools from outside in place of all that there were, by the same role and wishes. Calls under way go on with
     /// what they began with. Answers whether a model sees a difference; if so, [`Engine::news`] tells it.
     pub fn replace_outside(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {
-        let table = Arc::new(Table::with(&self.own, entries, &self.wishes)?);
+        let table = Arc::new(Table::with(&self.own, entries, self.dialect.external, &self.wishes)?);
         let news = !table.tells_the_same(&self.table());
         self.table.send_if_modified(|now| {
             *now = table;
@@ -209,7 +211,7 @@ impl Engine {
         let named = self.strangers.named(&slot.entry, &args, call);
         let work = AssertUnwindSafe(async {
             self.gate.pass(spec, &args, call).await?;
-            let work = slot.entry.run(args, call.clone());
+            let work = slot.entry.run(args, confined(call, spec));
             if spec.timeout == Duration::MAX {
                 return work.await;
             }
@@ -232,23 +234,30 @@ impl Engine {
 
     /// Refuses a call that would carry a known secret out of the machine, in whatever form and mode, and tells of it.
     fn keep_in(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+        let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
+        let data = json!({
+            "tool": spec.name,
+            "callId": call.id,
+            "agentId": call.session.agent,
+            "what": what,
+            "after": call.session.taint.origins(),
+        });
+        _ = self.events.emit("secret.leak", self.scrub.cleaned(data));
+        Err(error)
+    }
+
+    /// Whether a call would carry a known secret out of the machine: the refusal, and what it found.
+    fn refuse_secrets(&self, spec: &Spec, args: &Value) -> Result<(), (Error, String)> {
         let online = self.commands == Commands::Online && spec.effects.has(Effects::EXECUTES);
         if !online && ![Effects::NETWORK, Effects::SENDS].iter().any(|effect| spec.effects.has(*effect)) {
             return Ok(());
         }
         let Some(leak) = self.scrub.leak(args) else { return Ok(()) };
-        let data = json!({
-            "tool": spec.name,
-            "callId": call.id,
-            "agentId": call.session.agent,
-            "what": leak.told(),
-            "after": call.session.taint.origins(),
-        });
-        _ = self.events.emit("secret.leak", self.scrub.cleaned(data));
-        Err(Error::denied(format!(
-            "the arguments hold {}, which may not leave this machine in any form; this is recorded. Go on without it.",
-            leak.told()
-        )))
+        let what = leak.told();
+        let error = Error::denied(format!(
+            "the arguments hold {what}, which may not leave this machine in any form; this is recorded. Go on without it.",
+        ));
+        Err((error, what))
     }
 
     /// An error in the dialect's words. What only the operator can mend goes into the notes, not to the model.
@@ -265,6 +274,15 @@ impl Engine {
         };
         (self.dialect.words.error)(name, &error)
     }
+}
+
+/// The call with the part of the workspace that the tool's profile allows.
+fn confined(call: &Call, spec: &Spec) -> Call {
+    let mut call = call.clone();
+    if let Some(profile) = spec.profile {
+        call.session = Arc::new(call.session.within(profile.narrow(&call.session.workspace)));
+    }
+    call
 }
 
 /// How long a tool that keeps its own clock has to end by itself when its caller gives up.

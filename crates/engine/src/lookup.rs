@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use helve_contract::{Effects, Entry, Error, Result, Spec, nearest, underscored};
 
-use crate::{BuildError, Engine, table::Table};
+use crate::{BuildError, Engine, NotOffered, ToolStatus, table::Table};
 
 /// The names of a session's tools.
 pub(crate) struct Names {
@@ -14,19 +14,12 @@ pub(crate) struct Names {
     underscored: HashMap<String, Option<usize>>,
     /// The same without case, `-` and `_`; `None` where two tools would be meant.
     folded: HashMap<String, Option<usize>>,
-    /// What the dialect has and this session has not.
-    elsewhere: Vec<String>,
 }
 
 impl Names {
     /// The names of these tools. Two of the same name are an error.
     pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a Spec>) -> Result<Self, BuildError> {
-        let mut names = Self {
-            written: HashMap::new(),
-            underscored: HashMap::new(),
-            folded: HashMap::new(),
-            elsewhere: Vec::new(),
-        };
+        let mut names = Self { written: HashMap::new(), underscored: HashMap::new(), folded: HashMap::new() };
         let mut for_rules: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, spec) in specs.enumerate() {
             for name in std::iter::once(&spec.name).chain(&spec.aliases) {
@@ -47,13 +40,6 @@ impl Names {
             }
         }
         Ok(names)
-    }
-
-    /// These names, knowing which others the dialect has.
-    pub(crate) fn among(mut self, all: Self) -> Self {
-        self.elsewhere = all.written.into_keys().filter(|name| !self.written.contains_key(name)).collect();
-        self.elsewhere.sort();
-        self
     }
 
     /// A name as it is written.
@@ -243,9 +229,11 @@ impl Table {
     /// What to say about a name that means no tool: the name, and what to call instead.
     pub(crate) fn unknown(&self, name: &str) -> Error {
         let shown = shown(name);
-        let others: Vec<&str> = self.names.elsewhere.iter().map(String::as_str).collect();
-        let hint = if others.iter().any(|other| fold(other) == fold(name)) {
-            format!("It is turned off in this session. {}", self.all())
+        let hint = if let Some(reason) = self.withheld(name) {
+            match reason {
+                NotOffered::Missing(_) => format!("It is not offered in this session: {reason}"),
+                _ => format!("It is turned off in this session. {}", self.all()),
+            }
         } else if let Some((deed, tools)) = self.meant(&fold(name)) {
             format!("To {deed} here, use {tools}.")
         } else {
@@ -253,6 +241,16 @@ impl Table {
             if near.is_empty() { self.all() } else { format!("Did you mean {}?", either(&near)) }
         };
         Error::UnknownTool(format!("{shown}. {hint}"))
+    }
+
+    /// Why a row of the dialect or an imported tool of this name or alias is not offered.
+    fn withheld(&self, name: &str) -> Option<NotOffered> {
+        let name = fold(name);
+        let is_meant = |status: &&ToolStatus| {
+            let aliases = status.spec.iter().flat_map(|spec| &spec.aliases);
+            std::iter::once(&status.name).chain(aliases).any(|other| fold(other) == name)
+        };
+        self.statuses().iter().find(is_meant).and_then(|status| status.offered.err())
     }
 
     /// What a name from elsewhere does, and the tools here that do it.

@@ -14,7 +14,7 @@ pub mod wasm;
 use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
-    Effects, Entry, Error, Result, SafePath, Spec,
+    Effects, Entry, Error, PortSet, Result, SafePath, Spec,
     ports::{Environment, Host},
 };
 
@@ -85,6 +85,8 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
                 tier: None,
                 // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
                 timeout: timeout.saturating_add(Duration::from_secs(5)),
+                needs: PortSet::NONE,
+                profile: None,
             };
             let stranger = format!("the plugin tool {}", tool.name);
             let (plugin, name) = (plugin.clone(), tool.name);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 
 /// A tool that works on the draft instead of the workspace.
@@ -15,6 +15,7 @@ impl<T: Tool> Tool for Draft<T> {
     /// Whatever it does, it does to the draft.
     const EFFECTS: Effects =
         if T::EFFECTS.is_read_only() { Effects::READS } else { Effects::READS.and(Effects::WRITES) };
+    const NEEDS: PortSet = PortSet::of(&[Port::Draft]);
     const TIMEOUT: Duration = T::TIMEOUT;
     type Output = T::Output;
 

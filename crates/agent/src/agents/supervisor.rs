@@ -9,8 +9,8 @@ use std::{
 use helve_contract::{
     Call, Error, Result, Session, async_trait,
     ports::{
-        AgentKind, AgentOrder, AgentReport, AgentState, Agents, Message, OwnAgent, Part, SessionRecord, Speaker, State,
-        Store, Until,
+        Activity, AgentKind, AgentOrder, AgentReport, AgentState, Agents, Message, OwnAgent, Part, SessionRecord,
+        Speaker, State, Store, Until,
     },
 };
 use helve_engine::Engine;
@@ -520,9 +520,12 @@ impl Agents for Supervisor {
     }
 
     async fn own(&self, call: &Call) -> Result<OwnAgent> {
-        let model = self.member(call).map_or_else(|_| "not known".to_owned(), |member| member.model.name().to_owned());
-        let active = !self.children(&call.session.id).is_empty();
-        Ok(OwnAgent { name: call.session.agent.clone(), model, active })
+        let name = call.session.agent.clone();
+        // A session that the supervisor knows makes this call in the middle of its turn.
+        Ok(match self.member(call) {
+            Ok(member) => OwnAgent { name, model: Some(member.model.name().to_owned()), activity: Activity::Active },
+            Err(_) => OwnAgent { name, ..OwnAgent::default() },
+        })
     }
 }
 

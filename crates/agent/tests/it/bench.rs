@@ -13,7 +13,7 @@ use helve_agent::{
     model::{Endpoint, OpenAi, Times},
 };
 use helve_contract::{
-    Effects, Entry, PathRules, Ports, Reply, Root, Session, Spec, Workspace,
+    Effects, Entry, PathRules, PortSet, Ports, Reply, Root, Session, Spec, Workspace,
     ports::{Message, Part, Sessions, Speaker},
 };
 use helve_dialects::by_name;
@@ -156,6 +156,8 @@ fn spec(name: &str, effects: Effects) -> Spec {
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
+        needs: PortSet::NONE,
+        profile: None,
     }
 }
 

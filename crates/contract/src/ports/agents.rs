@@ -5,12 +5,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{sessions::Spent, tasks::Until};
+use super::{sessions::Spent, set::Port, tasks::Until};
 use crate::{Call, Error, Media, Result};
 
 /// The supervisor of agents. A child's tools, roots and budget are a part of its parent's, and cancel reaches it.
 #[async_trait]
 pub trait Agents: Send + Sync {
+    /// Whether agents can be started at all.
+    fn is_available(&self) -> bool {
+        true
+    }
     /// The agents that can be started here, by name.
     fn kinds(&self) -> Vec<AgentKind>;
     /// Starts an agent. In the foreground this returns when it has ended; in the background at once.
@@ -23,7 +27,8 @@ pub trait Agents: Send + Sync {
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>>;
     /// Gives a message to another conversation of the same user; an idle one takes it up.
     async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()>;
-    /// What model and state this session's own agent has.
+    /// The model of the agent that this session belongs to, and whether it is in a turn. An implementation that drives
+    /// the agent answers [`Activity::Active`] during a call of that agent.
     async fn own(&self, call: &Call) -> Result<OwnAgent>;
 }
 
@@ -116,10 +121,34 @@ pub enum AgentState {
 pub struct OwnAgent {
     /// Its name.
     pub name: String,
-    /// Its model.
-    pub model: String,
-    /// Whether it works on something besides this call.
-    pub active: bool,
+    /// Its model; `None` where another program drives the agent.
+    pub model: Option<String>,
+    /// Whether it is in a turn.
+    pub activity: Activity,
+}
+
+/// Whether an agent is in a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// It is in a turn. This holds for every agent whose own tool call is being served.
+    Active,
+    /// It waits for the next message.
+    Idle,
+    /// Another program drives it and does not say.
+    #[default]
+    Unknown,
+}
+
+impl Activity {
+    /// The status in a word: `active`, `idle`, `unknown`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Idle => "idle",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// No agents: for a session that nobody's loop drives.
@@ -127,13 +156,14 @@ pub struct NoAgents;
 
 #[async_trait]
 impl Agents for NoAgents {
+    fn is_available(&self) -> bool {
+        false
+    }
     fn kinds(&self) -> Vec<AgentKind> {
         Vec::new()
     }
     async fn start(&self, _: &Call, _: Order) -> Result<AgentReport> {
-        Err(Error::failed(
-            "no other agent can be started here, because no model is configured for this session; do the work yourself",
-        ))
+        Err(Error::failed(format!("{}; do the work yourself", Port::Agents.why_missing())))
     }
     async fn running(&self, _: &Call) -> Vec<AgentReport> {
         Vec::new()
@@ -148,6 +178,6 @@ impl Agents for NoAgents {
         Err(Error::failed("messages to other conversations cannot be delivered here"))
     }
     async fn own(&self, call: &Call) -> Result<OwnAgent> {
-        Ok(OwnAgent { name: call.session.agent.clone(), model: "not known".into(), active: true })
+        Ok(OwnAgent { name: call.session.agent.clone(), model: None, activity: Activity::Unknown })
     }
 }

@@ -9,6 +9,14 @@ use crate::{Call, Error, Media, Result};
 pub trait Channels: Send + Sync {
     /// The channels there are: `signal`, `mail`.
     fn names(&self) -> Vec<String>;
+    /// Whether files can be sent to the user of the session without naming an address.
+    fn has_home(&self) -> bool {
+        !self.names().is_empty()
+    }
+    /// Whether the user can send files with a turn.
+    fn takes_attachments(&self) -> bool {
+        false
+    }
     /// Sends words.
     async fn send(&self, call: &Call, to: &Address, text: &str) -> Result<()>;
     /// Sends a file.

@@ -9,13 +9,14 @@ mod host;
 mod notes;
 mod schedules;
 mod sessions;
+mod set;
 mod slates;
 mod store;
 mod tasks;
 mod user;
 mod web;
 
-pub use agents::{AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
+pub use agents::{Activity, AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };
@@ -33,6 +34,7 @@ pub use schedules::{
     Schedules, Scheduling, WhichSchedules,
 };
 pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which};
+pub use set::{Port, PortSet};
 pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};
 pub use tasks::{NoTasks, State, TaskId, TaskInfo, TaskOutput, Tasks, Until};

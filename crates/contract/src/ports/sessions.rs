@@ -10,6 +10,10 @@ use crate::Result;
 /// Conversations. What was acknowledged survives a crash.
 #[async_trait]
 pub trait Sessions: Send + Sync {
+    /// Whether records are kept at all.
+    fn keeps_records(&self) -> bool {
+        true
+    }
     /// Begins a conversation.
     async fn begin(&self, record: &SessionRecord) -> Result<()>;
     /// One conversation, if there is one of this id.
@@ -192,6 +196,9 @@ pub enum Part {
 
 #[async_trait]
 impl Sessions for NoStore {
+    fn keeps_records(&self) -> bool {
+        false
+    }
     async fn begin(&self, _: &SessionRecord) -> Result<()> {
         nothing_kept()
     }

@@ -4,12 +4,20 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-use super::host::{Command, Exit, Level, Signal};
+use super::{
+    host::{Command, Exit, Level, Signal},
+    set::Port,
+};
 use crate::{Call, Error, Result};
 
 /// The tasks of all sessions. A task is bound to the session that started it; no other sees it.
 #[async_trait]
 pub trait Tasks: Send + Sync {
+    /// Whether commands can be run at all.
+    fn is_available(&self) -> bool {
+        true
+    }
+
     /// Starts a command. After `timeout` the whole tree gets TERM, a grace, and KILL.
     /// Progress of a task in the foreground goes to the call.
     async fn start(&self, call: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId>;
@@ -127,8 +135,11 @@ pub struct NoTasks;
 
 #[async_trait]
 impl Tasks for NoTasks {
+    fn is_available(&self) -> bool {
+        false
+    }
     async fn start(&self, _: &Call, _: Command, _: Option<Duration>, _: &str) -> Result<TaskId> {
-        Err(Error::denied("commands are turned off in this session"))
+        Err(Error::denied(Port::Commands.why_missing()))
     }
     async fn wait(&self, _: &Call, id: &TaskId, _: Until) -> Result<TaskInfo> {
         Err(unknown(id))

@@ -12,6 +12,14 @@ use crate::{Call, Error, Result};
 /// The person at the other end, if there is one.
 #[async_trait]
 pub trait User: Send + Sync {
+    /// Whether somebody can be asked at all.
+    fn is_available(&self) -> bool {
+        true
+    }
+    /// Whether settings can be read.
+    fn has_settings(&self) -> bool {
+        true
+    }
     /// Puts questions, and waits for the answers: the question's text, and the label chosen or the words written
     /// (several labels joined by ", "). An error at once where nobody can answer.
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>>;
@@ -95,6 +103,12 @@ pub struct Nobody;
 
 #[async_trait]
 impl User for Nobody {
+    fn is_available(&self) -> bool {
+        false
+    }
+    fn has_settings(&self) -> bool {
+        false
+    }
     async fn ask(&self, _: &Call, _: &[Question]) -> Result<BTreeMap<String, String>> {
         Err(Error::failed("nobody can be asked here; decide yourself, and say in your answer what you assumed"))
     }

@@ -4,11 +4,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::set::Port;
 use crate::{Call, Error, Media, Result};
 
 /// Pages and searches. No address inside this machine or its network is reached unless the operator allowed it.
 #[async_trait]
 pub trait Web: Send + Sync {
+    /// Whether pages can be fetched at all.
+    fn can_fetch(&self) -> bool {
+        true
+    }
+    /// Whether the web can be searched at all.
+    fn can_search(&self) -> bool {
+        true
+    }
     /// Gets a page and turns it into text.
     async fn fetch(&self, call: &Call, wanted: &Fetch) -> Result<Fetched>;
     /// Searches. Filters that the provider lacks are applied to its results, with a note.
@@ -193,10 +202,16 @@ pub struct NoWeb;
 
 #[async_trait]
 impl Web for NoWeb {
+    fn can_fetch(&self) -> bool {
+        false
+    }
+    fn can_search(&self) -> bool {
+        false
+    }
     async fn fetch(&self, _: &Call, _: &Fetch) -> Result<Fetched> {
-        Err(Error::failed("the web cannot be reached from this session"))
+        Err(Error::failed(Port::Web.why_missing()))
     }
     async fn search(&self, _: &Call, _: &WebQuery) -> Result<WebResults> {
-        Err(Error::failed("the web cannot be searched from this session"))
+        Err(Error::failed(Port::Search.why_missing()))
     }
 }

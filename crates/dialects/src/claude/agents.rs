@@ -3,10 +3,10 @@
 use helve_contract::{Error, Reply, Result};
 use helve_tools::agents;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Gives a self-contained piece of work to another agent and returns its report. It knows nothing of this conversation. With run_in_background, go on; a message comes at its end.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct Agent {
     /// 3-5 words
     description: String,
@@ -14,19 +14,26 @@ pub(super) struct Agent {
     prompt: String,
     /// general-purpose, Explore (only looks), Plan (only looks), or one of the project's own
     subagent_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<ModelName>,
     /// Id of an agent to go on with
+    #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     run_in_background: Option<bool>,
     #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_turns: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     team_name: Option<String>,
     /// Never looser than yours
+    #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<ModeName>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ModelName {
     Sonnet,
@@ -34,7 +41,7 @@ enum ModelName {
     Haiku,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum ModeName {
     AcceptEdits,

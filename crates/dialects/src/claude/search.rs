@@ -3,16 +3,18 @@
 use helve_contract::{Error, Reply, Result};
 use helve_tools::web as room;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Searches the web. Returns titles, URLs and snippets; read a page with WebFetch. Name the sources you use.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct WebSearch {
     query: String,
     /// Only these domains
+    #[serde(skip_serializing_if = "Option::is_none")]
     allowed_domains: Option<Vec<String>>,
     /// Never these domains
+    #[serde(skip_serializing_if = "Option::is_none")]
     blocked_domains: Option<Vec<String>>,
 }
 

@@ -8,56 +8,73 @@ use helve_contract::{
 };
 use helve_tools::user;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// In plan mode: shows the plan in your message to the user, and ends plan mode if it is approved.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct ExitPlanMode {
     /// The plan, if your message does not say it
+    #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
     /// Commands that it will need, in words; each is still asked when it runs
     #[serde(rename = "allowedPrompts")]
     #[schemars(rename = "allowedPrompts")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<Vec<AllowedPrompt>>,
+    /// This and the next three come from clients that move a plan to another machine. They have no effect here.
+    #[serde(rename = "pushToRemote", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    push_to_remote: Option<bool>,
+    #[serde(rename = "remoteSessionId", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    remote_session_id: Option<String>,
+    #[serde(rename = "remoteSessionUrl", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    remote_session_url: Option<String>,
+    #[serde(rename = "remoteSessionTitle", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    remote_session_title: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct AllowedPrompt {
     tool: OnlyBash,
     prompt: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 enum OnlyBash {
     Bash,
 }
 
 /// Replaces the to-do list that the user sees. Use it for work of three steps or more; keep one item in_progress.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct TodoWrite {
     todos: Vec<Todo>,
 }
 
 /// Asks the user 1-4 questions and waits for the answers.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct AskUserQuestion {
     #[schemars(length(min = 1, max = 4))]
     questions: Vec<Question>,
     /// Answers known already, by question
+    #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<BTreeMap<String, String>>,
 }
 
 /// Reads a setting of this session, or sets it to value.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct Config {
     /// Such as "model" or "theme"
     setting: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Scalar>,
 }
 
 /// A text, a number, or true or false.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Scalar {
     Flag(bool),
@@ -66,7 +83,7 @@ enum Scalar {
 }
 
 impl From<ExitPlanMode> for user::ExitPlan {
-    fn from(ExitPlanMode { plan, allowed }: ExitPlanMode) -> Self {
+    fn from(ExitPlanMode { plan, allowed, .. }: ExitPlanMode) -> Self {
         let allowed = allowed.unwrap_or_default();
         let commands = allowed.into_iter().map(|AllowedPrompt { tool: OnlyBash::Bash, prompt }| prompt);
         Self { plan, commands: commands.collect() }

@@ -10,14 +10,11 @@ use serde_json::json;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct WebFetch {
     url: String,
-    /// The whole page, where the article was too little.
-    #[schemars(skip)]
-    whole: Option<bool>,
 }
 
 impl From<WebFetch> for room::Fetch {
-    fn from(WebFetch { url, whole }: WebFetch) -> Self {
-        Self { whole: whole.unwrap_or_default(), supply: Supply::Provider, ..Self::of(url) }
+    fn from(WebFetch { url }: WebFetch) -> Self {
+        Self { supply: Supply::Provider, ..Self::of(url) }
     }
 }
 

@@ -16,15 +16,13 @@ const USUAL: usize = 50_000;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct WebFetch {
     url: String,
-    /// How the body is given.
-    #[schemars(skip)]
-    #[serde(default)]
-    output_format: Format,
-    #[schemars(skip)]
+    /// Body as Markdown (auto), source (raw), plain text, or none
+    output_format: Option<Format>,
+    /// Default 50000
     max_body_chars: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Format {
     #[default]
@@ -36,12 +34,17 @@ enum Format {
 
 impl From<WebFetch> for room::Fetch {
     fn from(WebFetch { url, output_format, max_body_chars }: WebFetch) -> Self {
+        let output_format = output_format.unwrap_or_default();
         let style = match output_format {
             Format::Auto | Format::MetadataOnly => PageStyle::Markdown,
             Format::Raw => PageStyle::Source,
             Format::Text => PageStyle::Text,
         };
-        let most = if matches!(output_format, Format::MetadataOnly) { 0 } else { max_body_chars.unwrap_or(USUAL) };
+        let most = if matches!(output_format, Format::MetadataOnly) {
+            0
+        } else {
+            max_body_chars.filter(|it| *it > 0).unwrap_or(USUAL)
+        };
         Self { whole: true, redirects: Redirects::Never, style, most: room::Most::Chars(most), ..Self::of(url) }
     }
 }

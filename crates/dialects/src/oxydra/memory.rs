@@ -9,14 +9,13 @@ use serde::Deserialize;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Search {
     query: String,
-    /// Default 5, at most 20
+    /// Default 5
+    #[schemars(range(min = 1, max = 20))]
     top_k: Option<usize>,
     /// Also what was said in past conversations
     include_conversation: Option<bool>,
     /// Only notes that have all of these
     tags: Option<Vec<String>>,
-    max_results: Option<usize>,
-    min_score: Option<f32>,
 }
 
 /// Saves a durable fact, preference, decision or corrected procedure. Returns its note_id.
@@ -45,8 +44,8 @@ impl From<Search> for memory::Search {
     fn from(it: Search) -> Self {
         Self {
             query: it.query,
-            most: Some(it.top_k.or(it.max_results).unwrap_or(5).min(20)),
-            least: it.min_score,
+            most: Some(it.top_k.unwrap_or(5).min(20)),
+            least: None,
             files: false,
             conversations: it.include_conversation.unwrap_or_default(),
             tags: it.tags.unwrap_or_default(),

@@ -60,7 +60,8 @@ pub(super) struct Delete {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Runs {
     schedule_id: String,
-    /// 1 to 20, 5 by default
+    /// 5 by default
+    #[schemars(range(min = 1, max = 20))]
     limit: Option<u64>,
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Read {}
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Write {
     /// 1 to 32, each at most 240 characters
+    #[schemars(length(min = 1, max = 32), inner(length(max = 240)))]
     items: Vec<String>,
 }
 

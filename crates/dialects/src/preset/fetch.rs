@@ -16,15 +16,12 @@ pub(super) struct WebFetch {
     url: String,
     /// Default 51200, at most 102400
     max_bytes: Option<usize>,
-    /// The whole page, where the article was too little.
-    #[schemars(skip)]
-    whole: Option<bool>,
 }
 
 impl From<WebFetch> for room::Fetch {
-    fn from(WebFetch { url, max_bytes, whole }: WebFetch) -> Self {
+    fn from(WebFetch { url, max_bytes }: WebFetch) -> Self {
         let most = room::Most::Bytes(max_bytes.unwrap_or(USUAL).clamp(LEAST, MOST));
-        Self { whole: whole.unwrap_or_default(), style: PageStyle::Text, most, ..Self::of(url) }
+        Self { style: PageStyle::Text, most, ..Self::of(url) }
     }
 }
 
@@ -37,7 +34,8 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
     let text = out.fenced(&format!("{title}{}", out.page.text));
     let shown = out.page.text.len();
     let cut = out.cut.map(|whole| format!("\n[truncated: {shown} of {whole} bytes; max_bytes can be up to {MOST}]"));
-    let part = if out.page.article { "\n[only the article; send whole: true for the whole page]" } else { "" };
+    let part =
+        if out.page.article { "\n[this is the main text of the page, without its menus and margins]" } else { "" };
     let text = redirected + &text + &cut.unwrap_or_default() + part + &out.remarks();
     out.told(text)
 }

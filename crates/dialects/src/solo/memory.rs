@@ -15,9 +15,6 @@ pub(super) struct Search {
     max_results: Option<usize>,
     /// 0 to 1; default 0.35
     min_score: Option<f32>,
-    top_k: Option<usize>,
-    include_conversation: Option<bool>,
-    tags: Option<Vec<String>>,
 }
 
 /// Reads lines of a memory file (MEMORY.md, memory/*.md).
@@ -34,18 +31,17 @@ impl From<Search> for memory::Search {
     fn from(it: Search) -> Self {
         Self {
             query: it.query,
-            most: Some(it.max_results.or(it.top_k).unwrap_or(6)),
+            most: Some(it.max_results.filter(|it| *it > 0).unwrap_or(6)),
             least: Some(it.min_score.unwrap_or(0.35)),
             files: true,
-            conversations: it.include_conversation.unwrap_or_default(),
-            tags: it.tags.unwrap_or_default(),
+            ..Self::default()
         }
     }
 }
 
 impl From<Get> for memory::Get {
     fn from(Get { path, from, lines }: Get) -> Self {
-        Self { path, from, lines }
+        Self { path, from: from.filter(|it| *it > 0), lines: lines.filter(|it| *it > 0) }
     }
 }
 

@@ -5,6 +5,7 @@ mod bare;
 mod desk;
 mod layers;
 mod pages;
+mod ports;
 mod scenarios;
 mod shelf;
 mod tables;

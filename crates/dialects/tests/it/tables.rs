@@ -10,6 +10,7 @@ fn every_schema_compiles_and_every_name_is_good_on_the_wire() {
             let name = format!("{}.{}", dialect.name, spec.name);
             jsonschema::validator_for(&spec.schema).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(spec.schema["type"], "object", "{name}");
+            assert!(spec.schema["properties"].is_object(), "{name} does not list its properties");
             assert!(spec.schema.get("$defs").is_none(), "{name} has references");
             assert!(
                 spec.name.len() <= 64 && spec.name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'),
@@ -176,5 +177,70 @@ claude.WebFetch(url, prompt)
 claude.WebSearch(query)
 claude.AskUserQuestion(questions)
 claude.Config(setting)"
+    );
+}
+
+/// Limits of the seed stand in the schemas, where a model sees them.
+#[test]
+fn limits_stand_in_the_schemas() {
+    let schema = |tool: &str, field: &str| {
+        let oxydra = helve_dialects::oxydra();
+        let tool = oxydra.tools.iter().find(|it| it.spec.name == tool).unwrap();
+        tool.spec.schema["properties"][field].clone()
+    };
+    let items = schema("scratchpad_write", "items");
+    assert_eq!(
+        (&items["minItems"], &items["maxItems"], &items["items"]["maxLength"]),
+        (&1.into(), &32.into(), &240.into())
+    );
+    for (tool, field) in [("memory_search", "top_k"), ("schedule_runs", "limit")] {
+        let number = schema(tool, field);
+        assert_eq!((number["minimum"].as_f64(), number["maximum"].as_f64()), (Some(1.0), Some(20.0)), "{tool}.{field}");
+    }
+}
+
+#[test]
+fn searches_of_memory_show_only_the_parameters_of_their_seed() {
+    for (dialect, fields) in [
+        ("solo", vec!["query", "max_results", "min_score"]),
+        ("oxydra", vec!["query", "top_k", "include_conversation", "tags"]),
+    ] {
+        let dialect = helve_dialects::by_name(dialect).unwrap();
+        let tool = dialect.tools.iter().find(|it| it.spec.name == "memory_search").unwrap();
+        assert_eq!(tool.spec.schema["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), fields);
+    }
+}
+
+/// The seed's sub-agent has six tools, whatever is imported.
+#[test]
+fn a_sub_agent_of_solo_has_exactly_six_tools() {
+    let extra = helve_dialects::preset().tools.swap_remove(0).with(|spec| spec.name = "get_weather".into());
+    let engine = helve_engine::Engine::builder(helve_dialects::solo()).role("sub").tool(extra).build().unwrap();
+    let names: Vec<String> = engine.specs().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names, ["read", "grep", "glob", "ls", "memory_search", "memory_get"]);
+}
+
+/// The profile of every row of `oxydra` that reaches files or the web.
+#[test]
+fn profiles_of_oxydra() {
+    let rows: Vec<String> = helve_dialects::oxydra()
+        .tools
+        .iter()
+        .filter_map(|tool| tool.spec.profile.map(|profile| format!("{} {profile}", tool.spec.name)))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "file_read FileReadOnly",
+            "file_search FileReadOnly",
+            "file_list FileReadOnly",
+            "file_write FileReadWrite",
+            "file_edit FileReadWrite",
+            "file_delete FileReadWrite",
+            "attachment_save FileReadWrite",
+            "web_fetch Web",
+            "web_search Web",
+            "send_media FileReadOnly",
+        ]
     );
 }

@@ -41,7 +41,8 @@ impl Events {
         let args = limits::json_within(&ready.args, BOUND)
             .filter(|_| scrub.is_clean(&ready.args))
             .unwrap_or_else(|| scrub.cleaned(small(&ready.args, Keep::Head)).to_string().into_bytes());
-        let mut data = about.again(args.len() * 2 + 64);
+        let profile = ready.slot.and_then(|slot| slot.entry.spec.profile);
+        let mut data = about.again(args.len() * 2 + 64).perhaps("profile", profile.map(helve_contract::Profile::name));
         data = data.raw("args", &args).raw("params", &args);
         if !ready.notes.is_empty() {
             data = data.value("notes", &notes(scrub, &ready.notes));

@@ -57,7 +57,7 @@ pub(super) enum Standing {
 
 /// How a call stands. `by_host`: a rule names the host that it goes to.
 pub(super) fn standing(caution: Caution, mode: Mode, deed: &Deed<'_>, by_host: bool) -> Standing {
-    if caution == Caution::Off || deed.only_looks() {
+    if caution == Caution::Off || deed.only_looks() && !goes_out(deed) {
         return Standing::Clean;
     }
     let Some(told) = deed.call.session.taint.told() else { return Standing::Clean };

@@ -20,7 +20,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use helve_contract::{Call, Error, Result, Spec};
+use helve_contract::{Call, Effects, Error, Result, Spec};
 use serde_json::Value;
 
 pub use ask::{Answer, Approver, Question};
@@ -225,8 +225,7 @@ impl Gate {
 
     /// Lets a call pass, or says why not and what to do.
     pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
-        // Looking passes in every mode, unless there is a rule that might be about it.
-        if self.deny.is_empty() && self.ask.is_empty() && deed::only_looks(spec) {
+        if self.is_free(spec) {
             return Ok(());
         }
         let mut deed = Deed::of(spec, args, call);
@@ -235,6 +234,40 @@ impl Gate {
             Verdict::Pass => Ok(()),
             Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await,
         }
+    }
+
+    /// What [`pass`](Self::pass) would do, without asking anybody: a question that nobody would answer is a denial.
+    pub(crate) fn decide(&self, spec: &Spec, args: &Value, call: &Call) -> Result<Verdict> {
+        if self.is_free(spec) {
+            return Ok(Verdict::Pass);
+        }
+        let mut deed = Deed::of(spec, args, call);
+        self.read(&mut deed)?;
+        let Verdict::Ask { why, rule } = self.verdict(&deed)? else { return Ok(Verdict::Pass) };
+        self.askable(&deed, &why)?;
+        let state = self.given.of(&call.session.id);
+        if state.covers(&deed, rule.as_deref()) {
+            return Ok(Verdict::Pass);
+        }
+        Ok(Verdict::Ask { why, rule })
+    }
+
+    /// Looking passes in every mode, unless there is a rule that might be about it or it also sends something.
+    fn is_free(&self, spec: &Spec) -> bool {
+        self.deny.is_empty() && self.ask.is_empty() && deed::only_looks(spec) && !spec.effects.has(Effects::SENDS)
+    }
+
+    /// Somebody to ask, or the refusal where there is nobody.
+    fn askable(&self, deed: &Deed<'_>, why: &str) -> Result<&Arc<dyn Approver>> {
+        if self.mode.get() == Mode::DontAsk {
+            return Err(Error::denied(format!(
+                "not allowed, because {why}, and in this mode nobody is asked. {}",
+                remedy(deed)
+            )));
+        }
+        self.approver.as_ref().ok_or_else(|| {
+            Error::denied(format!("not allowed, because {why}, and there is nobody to ask here. {}", remedy(deed)))
+        })
     }
 
     /// Reads the command line where something hangs on it. A line too long to be read is then denied, never asked.
@@ -370,18 +403,7 @@ impl Gate {
     /// Puts the question. No answer in time, a broken approver and nobody to ask are all a no.
     async fn put(&self, deed: &Deed<'_>, why: &str, rule: Option<&str>) -> Result<()> {
         let state = self.given.of(&deed.call.session.id);
-        if self.mode.get() == Mode::DontAsk {
-            return Err(Error::denied(format!(
-                "not allowed, because {why}, and in this mode nobody is asked. {}",
-                remedy(deed)
-            )));
-        }
-        let Some(approver) = &self.approver else {
-            return Err(Error::denied(format!(
-                "not allowed, because {why}, and there is nobody to ask here. {}",
-                remedy(deed)
-            )));
-        };
+        let approver = self.askable(deed, why)?;
         if state.covers(deed, rule) {
             return Ok(());
         }
@@ -421,7 +443,8 @@ impl Gate {
     }
 }
 
-enum Verdict {
+/// What the gate says before anybody is asked.
+pub(crate) enum Verdict {
     Pass,
     Ask { why: String, rule: Option<String> },
 }

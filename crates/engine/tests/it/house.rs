@@ -7,7 +7,8 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, Keep, PathRules, Ports, Reading, Reply, Session, Spec, Workspace, ports::NoHost,
+    Call, Effects, Entry, Error, Keep, PathRules, PortSet, Ports, Reading, Reply, Session, Spec, Workspace,
+    ports::NoHost,
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Limit, Limits, Mode, Role, Words};
 use serde_json::{Value, json};
@@ -33,7 +34,11 @@ pub(crate) fn dialect() -> Dialect {
         name: "tiny",
         about: "three tools",
         tools: vec![say(), put(), run()],
-        roles: &[Role { name: "quiet", tools: &["Say"] }, Role { name: "all", tools: &["*"] }],
+        external: &[],
+        roles: &[
+            Role { name: "quiet", tools: &["Say"], imports: true },
+            Role { name: "all", tools: &["*"], imports: true },
+        ],
         default_role: None,
         reading: Reading::Relative,
         limits: Limits {
@@ -63,6 +68,8 @@ pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
+        needs: PortSet::NONE,
+        profile: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod house;
 mod names;
+mod offers;
 mod pipeline;
 mod record;
 mod strangers;

@@ -104,7 +104,8 @@ fn version() -> Option<String> {
 fn question(dice: &mut Dice) -> (&'static str, Grep) {
     let multiline = dice.chance(20);
     let literal = !multiline && dice.chance(15);
-    let patterns = if multiline {
+    // A pattern that cannot match a line break is searched by lines in either mode.
+    let patterns = if multiline && dice.chance(60) {
         SPANNING
     } else if literal {
         LITERALS

@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use helve_contract::{Effects, Entry, Error, Reply, Result, Spec};
+use helve_contract::{Effects, Entry, Error, PortSet, Reply, Result, Spec};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -58,7 +58,8 @@ pub(crate) fn entries(inner: &Arc<Inner>) -> Vec<Entry> {
                 "ReadMcpResource",
                 "Reads a resource of an MCP server. What is not text is saved to a file, whose name is told.",
                 reading,
-                Effects::READS | Effects::NETWORK,
+                // It is not asked, as the seed says; the URI is still searched for secrets, because a server gets it.
+                Effects::READS | Effects::SENDS,
             ),
             move |args, call| {
                 let inner = other.clone();
@@ -86,6 +87,9 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
         effects,
         tier: None,
         timeout: Duration::from_secs(300),
+        // Only a client with servers makes these tools.
+        needs: PortSet::NONE,
+        profile: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{CancellationToken, Effects, Entry, Error, Result, Spec, nearest};
+use helve_contract::{CancellationToken, Effects, Entry, Error, PortSet, Result, Spec, nearest};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -179,6 +179,8 @@ impl Servers {
             tier: None,
             // The call keeps the clock itself, so that the server is told; this is for the case that it cannot.
             timeout: server.settings.call.saturating_add(Duration::from_secs(5)),
+            needs: PortSet::NONE,
+            profile: None,
         };
         let inner = self.inner.clone();
         let stranger = format!("the MCP server {}", server.settings.name);

@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use helve_contract::{
-    Call, Effects, Entry, Error, FileFault, Media, PathRules, Ports, Reading, Reply, Result, Root, SafePath, Session,
-    Spec, Workspace, async_trait,
+    Call, Effects, Entry, Error, FileFault, Media, PathRules, PortSet, Ports, Reading, Reply, Result, Root, SafePath,
+    Session, Spec, Workspace, async_trait,
     ports::{
         Change, Chunk, Command, Expect, Find, Found, Grep, Host, Item, Kind, Matches, Process, Span, Stamp, Stat,
         Written,
@@ -19,6 +19,7 @@ pub(crate) fn dialect() -> Dialect {
         name: "tiny",
         about: "For tests.",
         tools: tools(),
+        external: &[],
         roles: &[],
         default_role: None,
         reading: Reading::Absolute,
@@ -88,6 +89,8 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
         effects,
         tier: None,
         timeout: Duration::from_secs(60),
+        needs: PortSet::NONE,
+        profile: None,
     }
 }
 

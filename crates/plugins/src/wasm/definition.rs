@@ -6,7 +6,7 @@ use helve_contract::{Effects, Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Profile;
+use super::{Profile, profile::ModuleProfile};
 
 /// The largest definition that is read.
 const LARGEST: u64 = 256 * 1024;

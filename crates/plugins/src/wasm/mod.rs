@@ -21,7 +21,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use helve_contract::{Entry, Result};
 use serde_json::Value;
 
-pub use self::{definition::Definition, profile::Profile};
+pub use self::definition::Definition;
+pub use helve_contract::Profile;
 
 /// A module, what the model is told about it, and its limits.
 #[derive(Clone, Debug)]

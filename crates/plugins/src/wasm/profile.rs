@@ -1,34 +1,22 @@
 //! Capability profiles: which of the session's roots a module sees, and whether it may change them.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use helve_contract::{Access, Effects, Result, Root, SafePath, Workspace};
-use serde::{Deserialize, Serialize};
+use helve_contract::{Access, Effects, Profile, Result, Root, SafePath, Workspace};
 use serde_json::{Value, json};
 
-/// What a module may reach. Every module has exactly one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Profile {
-    /// Looks at `shared`, `tmp` and `vault`.
-    #[serde(alias = "file_read_only")]
-    FileReadOnly,
-    /// Looks at and changes `shared` and `tmp`.
-    #[serde(alias = "file_read_write")]
-    FileReadWrite,
-    /// Sees no folder at all. There is no network inside a module: what it works on comes with the call.
-    #[serde(alias = "web")]
-    Web,
-    /// Looks at `vault`, and cannot take anything elsewhere.
-    #[serde(alias = "vault_read_step")]
-    VaultReadStep,
-    /// Changes `shared` and `tmp`, and does not see `vault`.
-    #[serde(alias = "vault_write_step")]
-    VaultWriteStep,
+/// What a profile means for a module.
+pub(super) trait ModuleProfile: Sized {
+    /// The only profile that a well-known operation runs with.
+    fn of_operation(name: &str) -> Option<Self>;
+    /// The effects that the gate judges.
+    fn effects(self) -> Effects;
+    /// The folders of a session that a module with this profile sees. A root that the session lacks is not there.
+    fn mounts(self, workspace: &Workspace) -> Result<Vec<Mount>>;
 }
 
-impl Profile {
-    /// The only profile that a well-known operation runs with.
-    pub(super) fn of_operation(name: &str) -> Option<Self> {
+impl ModuleProfile for Profile {
+    fn of_operation(name: &str) -> Option<Self> {
         Some(match name {
             "file_read" | "file_read_bytes" | "file_search" | "file_list" => Self::FileReadOnly,
             "file_write" | "file_write_bytes" | "file_edit" | "file_delete" => Self::FileReadWrite,
@@ -39,8 +27,7 @@ impl Profile {
         })
     }
 
-    /// What follows for the gate.
-    pub(super) fn effects(self) -> Effects {
+    fn effects(self) -> Effects {
         match self {
             Self::FileReadOnly | Self::VaultReadStep => Effects::READS,
             Self::FileReadWrite | Self::VaultWriteStep => Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS),
@@ -48,18 +35,8 @@ impl Profile {
         }
     }
 
-    fn roots(self) -> (&'static [&'static str], Access) {
-        match self {
-            Self::FileReadOnly => (&["shared", "tmp", "vault"], Access::Read),
-            Self::FileReadWrite | Self::VaultWriteStep => (&["shared", "tmp"], Access::Write),
-            Self::Web => (&[], Access::Read),
-            Self::VaultReadStep => (&["vault"], Access::Read),
-        }
-    }
-
-    /// The folders of a session that a module with this profile sees. A root that the session lacks is not there.
-    pub(super) fn mounts(self, workspace: &Workspace) -> Result<Vec<Mount>> {
-        let (names, access) = self.roots();
+    fn mounts(self, workspace: &Workspace) -> Result<Vec<Mount>> {
+        let (names, access) = roots(self);
         names
             .iter()
             .filter_map(|name| Some((name, root(workspace.roots(), name)?)))
@@ -71,10 +48,13 @@ impl Profile {
     }
 }
 
-/// The name, as configuration spells it.
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+/// The names of the roots that a profile mounts, and what a module may do there.
+fn roots(profile: Profile) -> (&'static [&'static str], Access) {
+    match profile {
+        Profile::FileReadOnly => (&["shared", "tmp", "vault"], Access::Read),
+        Profile::FileReadWrite | Profile::VaultWriteStep => (&["shared", "tmp"], Access::Write),
+        Profile::Web => (&[], Access::Read),
+        Profile::VaultReadStep => (&["vault"], Access::Read),
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use helve_contract::{Call, CancellationToken, Entry, Error, Reply, Result, Spec};
+use helve_contract::{Call, CancellationToken, Entry, Error, PortSet, Reply, Result, Spec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -30,7 +30,7 @@ use super::{
     component::Component,
     files::Files,
     guest::{Errno, Fault, Guest, Halt, OUTPUT},
-    profile::Mount,
+    profile::{ModuleProfile, Mount},
     wasi,
 };
 
@@ -107,6 +107,8 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
         tier: None,
         // The tool keeps the clock itself: it begins when the module does, and the module ends with its call.
         timeout: Duration::MAX,
+        needs: PortSet::NONE,
+        profile: Some(definition.profile),
     };
     let stranger = format!("the module tool {}", definition.name);
     let tool = Arc::new(Tool { settings, definition, module, audit, calls: AtomicU64::new(0) });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool, nearest,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool, nearest,
     ports::{AgentOrder, AgentReport, AgentState},
 };
 use schemars::JsonSchema;
@@ -46,6 +46,7 @@ pub struct Delegated(
 impl Tool for Delegate {
     const NAME: &'static str = "agent_delegate";
     const EFFECTS: Effects = Effects::SPAWNS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Agents]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Delegated;
 

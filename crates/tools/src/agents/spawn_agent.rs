@@ -1,7 +1,7 @@
 //! `spawn_agent`: an agent for a task or subtask of a planned run.
 
 use helve_contract::{
-    Call, Effects, Error, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Result, Tool,
     ports::{AgentOrder, Until},
     schemars,
     schemars::JsonSchema,
@@ -28,6 +28,7 @@ pub struct SpawnAgent {
 impl Tool for SpawnAgent {
     const NAME: &'static str = "spawn_agent";
     const EFFECTS: Effects = Effects::SPAWNS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun, Port::Agents]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{AgentOrder, AgentReport, AgentState},
 };
 use schemars::JsonSchema;
@@ -54,6 +54,7 @@ pub struct Started {
 impl Tool for Start {
     const NAME: &'static str = "agent_start";
     const EFFECTS: Effects = Effects::SPAWNS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Agents]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Started;
 

@@ -1,6 +1,8 @@
 //! `add_subtask`: one more item on the agent's own list.
 
-use helve_contract::{Call, Effects, Error, FileFault, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Error, FileFault, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -61,6 +63,7 @@ impl Subtask {
 impl Tool for AddSubtask {
     const NAME: &'static str = "add_subtask";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,8 @@
 //! `create_spec`: a document that the plan rests on.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,6 +23,7 @@ pub struct CreateSpec {
 impl Tool for CreateSpec {
     const NAME: &'static str = "create_spec";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,8 @@
 //! `create_task`: one task of the plan, as a document.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,6 +24,7 @@ pub struct CreateTask {
 impl Tool for CreateTask {
     const NAME: &'static str = "create_task";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

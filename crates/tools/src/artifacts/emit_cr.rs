@@ -1,6 +1,6 @@
 //! `emit_cr`: the plan must change; nothing new begins until somebody has decided.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -27,6 +27,7 @@ pub struct EmitCr {
 impl Tool for EmitCr {
     const NAME: &'static str = "emit_cr";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,8 @@
 //! `emit_walkthrough`: what the agent did, told before it ends.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -56,6 +58,7 @@ pub struct Told {
 impl Tool for EmitWalkthrough {
     const NAME: &'static str = "emit_walkthrough";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! `mark_task_status`: moves a task, where the rules let it go.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ pub struct MarkTaskStatus {
 impl Tool for MarkTaskStatus {
     const NAME: &'static str = "mark_task_status";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

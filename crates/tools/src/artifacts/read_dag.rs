@@ -1,6 +1,6 @@
 //! `read_dag`: the graph as it is in force now.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ pub struct ReadDag {}
 impl Tool for ReadDag {
     const NAME: &'static str = "read_dag";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

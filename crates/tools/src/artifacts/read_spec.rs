@@ -1,6 +1,6 @@
 //! `read_spec`: a document of the plan.
 
-use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ pub struct ReadSpec {
 impl Tool for ReadSpec {
     const NAME: &'static str = "read_spec";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! `read_subtasks`: the agent's own list.
 
-use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ pub struct ReadSubtasks {}
 impl Tool for ReadSubtasks {
     const NAME: &'static str = "read_subtasks";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

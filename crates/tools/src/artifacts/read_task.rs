@@ -1,6 +1,6 @@
 //! `read_task`: a task's document.
 
-use helve_contract::{Call, Effects, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ pub struct ReadTask {
 impl Tool for ReadTask {
     const NAME: &'static str = "read_task";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! `read_walkthrough`: what an agent said about its work.
 
-use helve_contract::{Call, Effects, Error, Fence, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Fence, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ pub struct ReadWalkthrough {
 impl Tool for ReadWalkthrough {
     const NAME: &'static str = "read_walkthrough";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

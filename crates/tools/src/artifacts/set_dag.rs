@@ -1,6 +1,8 @@
 //! `set_dag`: the whole graph of tasks.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, ports::Expect, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +22,7 @@ pub struct SetDag {
 impl Tool for SetDag {
     const NAME: &'static str = "set_dag";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::ForgeRun]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -59,19 +59,21 @@ impl Tool for Find {
         };
         super::glob::folder(call, &start).await?;
         let limit = self.limit.unwrap_or(LIMIT);
+        let pattern = self.pattern.filter(|it| !it.is_empty());
+        // Whoever writes the dot of a hidden name wants to see it.
+        let hidden = self.hidden || pattern.as_deref().is_some_and(super::glob::names_hidden);
         let find = ports::Find {
-            pattern: self.pattern.filter(|it| !it.is_empty()),
+            pattern,
             whole_path: false,
             kind: self.only.map(|only| match only {
                 Only::File => Kind::File,
                 Only::Dir => Kind::Folder,
             }),
-            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            noise: Noise { ignored: self.ignored, hidden },
             order: Order::Path,
             limit,
         };
-        let found = call.host().find(&start, &find).await?;
-        Ok(FindOut(Files { start, found, limit }))
+        Ok(FindOut(super::glob::find_all(call, start, find).await?))
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn finds_by_name_kind_and_number() {
-        let files = [("src/a_test.go", ""), ("src/b.go", ""), ("docs/test/x.md", "")];
+        let files = [("src/a_test.go", ""), ("src/b.go", ""), ("docs/test/x.md", ""), (".env", "")];
         for (args, want) in [
             (r#"{"pattern": "*_test.go"}"#, "src/a_test.go"),
             (r#"{"pattern": "test"}"#, "docs/test/\nsrc/a_test.go"),
@@ -98,6 +100,8 @@ mod tests {
                 "docs/test/x.md\n[showing 1 of 3; use a narrower pattern or folder to see the rest]",
             ),
             (r#"{"pattern": "zzz"}"#, "No files found"),
+            (r#"{"pattern": ".env"}"#, ".env"),
+            (r#"{"pattern": "env"}"#, ".env\n[all of these are ignored or hidden; nothing else matches]"),
         ] {
             says(&call::<Find>(&files, args).await.0, want);
         }

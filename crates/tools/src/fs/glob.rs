@@ -48,6 +48,8 @@ pub struct Files {
     pub found: Found,
     /// How many were asked for at most.
     pub limit: usize,
+    /// Nothing else matched, so these are ignored by git or hidden.
+    pub only_withheld: bool,
 }
 
 /// How many files are given where nothing was said.
@@ -69,20 +71,41 @@ impl Tool for Glob {
         };
         folder(call, &start).await?;
         let limit = self.limit.unwrap_or(LIMIT);
+        // Whoever writes the dot of a hidden name wants to see it.
+        let hidden = self.hidden || names_hidden(&pattern);
         let find = ports::Find {
             whole_path: !self.any_depth || pattern.contains('/'),
             pattern: Some(pattern),
             kind: Some(Kind::File),
-            noise: Noise { ignored: self.ignored, hidden: self.hidden },
+            noise: Noise { ignored: self.ignored, hidden },
             order: match self.order {
                 Order::Path => ports::Order::Path,
                 Order::Newest => ports::Order::Newest,
             },
             limit,
         };
-        let found = call.host().find(&start, &find).await?;
-        Ok(Files { start, found, limit })
+        find_all(call, start, find).await
     }
+}
+
+/// Finds files. Where only ignored and hidden ones match, those are found.
+pub(super) async fn find_all(call: &Call, start: SafePath, find: ports::Find) -> Result<Files> {
+    let limit = find.limit;
+    let found = call.host().find(&start, &find).await?;
+    if found.passed_over == 0 {
+        return Ok(Files { start, found, limit, only_withheld: false });
+    }
+    let everything = ports::Find { noise: Noise { ignored: true, hidden: true }, ..find };
+    let found = call.host().find(&start, &everything).await?;
+    let only_withheld = found.total > 0;
+    Ok(Files { start, found, limit, only_withheld })
+}
+
+/// Whether a pattern spells a name that begins with a dot.
+pub(super) fn names_hidden(pattern: &str) -> bool {
+    let begins = |at: usize| at == 0 || matches!(pattern.as_bytes()[at - 1], b'/' | b'{' | b',');
+    let is_name = |at: usize| !matches!(pattern[at + 1..].chars().next(), None | Some('/' | '.'));
+    pattern.match_indices('.').any(|(at, _)| begins(at) && is_name(at))
 }
 
 /// Refuses what is no folder, with names that look like it.
@@ -121,36 +144,37 @@ impl Files {
 
     /// One path a line; what was left out is said at the end, and why there is nothing.
     pub fn reply(&self, paths: Vec<String>, nothing: &str) -> Reply {
+        let shown = paths.len();
+        let is_cut = (shown as u64) < self.found.total || self.found.partial;
         let data = json!({
-            "numFiles": paths.len(),
+            "numFiles": shown,
             "filenames": paths,
-            "truncated": (paths.len() as u64) < self.found.total || self.found.partial,
+            "truncated": is_cut,
             "totalMatches": self.found.total,
         });
         let mut rows = paths;
-        if rows.is_empty() {
+        if shown == 0 {
             rows.push(self.none(nothing));
-        } else if (rows.len() as u64) < self.found.total || self.found.partial {
-            let more = if self.found.partial { "at least " } else { "" };
-            rows.push(format!(
-                "[showing {} of {more}{}; use a narrower pattern or folder to see the rest]",
-                rows.len(),
-                self.found.total
-            ));
+        } else {
+            if self.only_withheld {
+                rows.push("[all of these are ignored or hidden; nothing else matches]".to_owned());
+            }
+            if is_cut {
+                let more = if self.found.partial { "at least " } else { "" };
+                let total = self.found.total;
+                rows.push(format!(
+                    "[showing {shown} of {more}{total}; use a narrower pattern or folder to see the rest]"
+                ));
+            }
         }
         Reply { data: Some(data), ..rows.join("\n").into() }
     }
 
     fn none(&self, nothing: &str) -> String {
-        match (self.found.passed_over, self.found.partial) {
-            (0, false) => nothing.to_owned(),
-            (0, true) => format!("{nothing} (not everything was searched; start in a smaller folder)"),
-            (1, _) => format!("{nothing} (1 would match that is ignored or hidden; start in its own folder to see it)"),
-            (many, _) => {
-                format!(
-                    "{nothing} ({many} would match that are ignored or hidden; start in their own folder to see them)"
-                )
-            }
+        if self.found.partial {
+            format!("{nothing} (not everything was searched; start in a smaller folder)")
+        } else {
+            nothing.to_owned()
         }
     }
 }
@@ -163,7 +187,7 @@ impl From<Files> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::{Glob, apart};
+    use super::{Glob, apart, names_hidden};
     use crate::testing::{call, says};
 
     const FILES: [(&str, &str); 4] = [("src/a.rs", ""), ("src/deep/b.rs", ""), ("c.rs", ""), (".hid/d.rs", "")];
@@ -181,15 +205,28 @@ mod tests {
                 "c.rs\nsrc/a.rs\n[showing 2 of 3; use a narrower pattern or folder to see the rest]",
             ),
             (r#"{"pattern": "**/*.py"}"#, "No files found"),
-            (
-                r#"{"pattern": "**/d.rs"}"#,
-                "No files found (1 would match that is ignored or hidden; start in its own folder to see it)",
-            ),
+            (r#"{"pattern": ".hid/*.rs"}"#, ".hid/d.rs"),
+            (r#"{"pattern": "**/d.rs"}"#, ".hid/d.rs\n[all of these are ignored or hidden; nothing else matches]"),
             (r#"{"pattern": "*", "path": "scr"}"#, "scr: no such file or folder. Did you mean src?"),
             (r#"{"pattern": "*", "path": "c.rs"}"#, "c.rs: this is a file, not a folder"),
             (r#"{"pattern": " "}"#, "the pattern is empty; `**` finds all files"),
         ] {
             says(&call::<Glob>(&FILES, args).await.0, want);
+        }
+    }
+
+    #[test]
+    fn a_written_dot_names_a_hidden_file() {
+        for (pattern, is) in [
+            (".github/**/*.yml", true),
+            ("**/.env", true),
+            ("{src,.config}/*", true),
+            ("*.rs", false),
+            ("./src/*.rs", false),
+            ("src/**", false),
+            ("a.b/c.d", false),
+        ] {
+            assert_eq!(names_hidden(pattern), is, "{pattern}");
         }
     }
 

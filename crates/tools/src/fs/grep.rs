@@ -116,6 +116,8 @@ pub struct Nothing {
     pub include: &'static str,
     /// How to search without regard to case.
     pub any_case: &'static str,
+    /// How to see what a limit left out, by the number of what was shown so far. It names only parameters of the dialect.
+    pub next: fn(shown: usize) -> String,
 }
 
 impl Default for Nothing {
@@ -124,6 +126,7 @@ impl Default for Nothing {
             text: "No matches found",
             include: "name that folder or file as the place to search",
             any_case: "start the pattern with (?i)",
+            next: |shown| format!("go on at offset {shown}, or narrow the search"),
         }
     }
 }
@@ -277,7 +280,7 @@ impl GrepOut {
             if by_rows { (self.asked.offset, self.asked.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
         let shown: Vec<String> = rows.into_iter().skip(skip).take(take).collect();
         let mut text = shown.join("\n");
-        if let Some(more) = self.more(shown.len(), all, by_rows) {
+        if let Some(more) = self.more(shown.len(), all, by_rows, nothing.next) {
             if !text.is_empty() {
                 text.push('\n');
             }
@@ -287,7 +290,7 @@ impl GrepOut {
     }
 
     /// The line that says what was left out, and where to go on.
-    fn more(&self, shown: usize, all: usize, by_rows: bool) -> Option<String> {
+    fn more(&self, shown: usize, all: usize, by_rows: bool, next: fn(usize) -> String) -> Option<String> {
         let thing = match self.asked.mode {
             Mode::Lines if by_rows => "lines",
             Mode::Lines => "matches",
@@ -308,8 +311,9 @@ impl GrepOut {
         if last < total {
             let at_least = if by_rows && self.asked.mode == Mode::Lines { "at least " } else { "" };
             return Some(format!(
-                "[showing {thing} {}-{last} of {at_least}{total}; go on at offset {last}, or narrow the search.{partial}]",
-                first + 1
+                "[showing {thing} {}-{last} of {at_least}{total}; {}.{partial}]",
+                first + 1,
+                next(last)
             ));
         }
         self.matches.partial.then(|| "[not everything was searched; narrow the search to see the rest]".to_owned())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Reply, Result, Tool};
+use helve_contract::{Call, Effects, Port, PortSet, Reply, Result, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -24,6 +24,7 @@ pub struct Deleted {
 impl Tool for Delete {
     const NAME: &'static str = "memory_delete";
     const EFFECTS: Effects = Effects::WRITES.and(Effects::DESTROYS);
+    const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = Deleted;
 

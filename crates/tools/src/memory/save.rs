@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Port, PortSet, Reply, Result, Tool,
     ports::{NewNote, Note, NoteOrigin},
 };
 use schemars::JsonSchema;
@@ -30,6 +30,7 @@ pub struct Saved(
 impl Tool for Save {
     const NAME: &'static str = "memory_save";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = Saved;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Origin, Reply, Result, Tool,
+    Call, Effects, Origin, Port, PortSet, Reply, Result, Tool,
     ports::{NoteOrigin, Recall, Recalled, Source},
 };
 use schemars::JsonSchema;
@@ -40,6 +40,7 @@ pub struct Hits(
 impl Tool for Search {
     const NAME: &'static str = "memory_search";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(60);
     type Output = Hits;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{NewNote, Note},
 };
 use schemars::JsonSchema;
@@ -31,6 +31,7 @@ pub struct Updated(
 impl Tool for Update {
     const NAME: &'static str = "memory_update";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Memory]);
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = Updated;
 

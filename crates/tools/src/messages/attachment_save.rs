@@ -1,7 +1,7 @@
 //! `attachment_save`: a file that the user sent along, into the workspace.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, FileFault, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
     serde_json::json,
 };
 use serde::Deserialize;
@@ -38,6 +38,7 @@ pub struct Saved {
 impl Tool for AttachmentSave {
     const NAME: &'static str = "attachment_save";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Attachments]);
     type Output = Saved;
 
     async fn run(self, call: &Call) -> Result<Saved> {

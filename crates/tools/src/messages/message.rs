@@ -1,6 +1,8 @@
 //! `message`: words to somebody outside.
 
-use helve_contract::{Call, Effects, Reply, Result, Tool, ports::Address, schemars, schemars::JsonSchema};
+use helve_contract::{
+    Call, Effects, Port, PortSet, Reply, Result, Tool, ports::Address, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 
 /// Sends a message to somebody outside, over a channel that the operator set up.
@@ -23,6 +25,7 @@ pub struct Sent {
 impl Tool for Message {
     const NAME: &'static str = "message";
     const EFFECTS: Effects = Effects::NETWORK.and(Effects::SENDS);
+    const NEEDS: PortSet = PortSet::of(&[Port::Channels]);
     type Output = Sent;
 
     async fn run(self, call: &Call) -> Result<Sent> {

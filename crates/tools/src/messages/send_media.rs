@@ -1,7 +1,7 @@
 //! `send_media`: a file of the workspace to the user.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Media, Reply, Result, Tool,
+    Call, Effects, Error, FileFault, Media, Port, PortSet, Reply, Result, Tool,
     ports::{Outgoing, Span},
     schemars,
     schemars::JsonSchema,
@@ -82,6 +82,7 @@ pub struct MediaSent {
 impl Tool for SendMedia {
     const NAME: &'static str = "send_media";
     const EFFECTS: Effects = Effects::READS.and(Effects::NETWORK).and(Effects::SENDS);
+    const NEEDS: PortSet = PortSet::of(&[Port::HomeChannel]);
     type Output = MediaSent;
 
     async fn run(self, call: &Call) -> Result<MediaSent> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Result, Tool,
+    Call, Effects, Port, PortSet, Result, Tool,
     ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
 };
 use schemars::JsonSchema;
@@ -34,6 +34,7 @@ pub struct Create {
 impl Tool for Create {
     const NAME: &'static str = "schedule_create";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Shown;
 
@@ -54,7 +55,7 @@ pub(super) fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedu
     let (session, now) = (&call.session, call.now());
     Ok(Schedule {
         id: super::uuid()?,
-        user: session.user.clone(),
+        user: super::user(call)?.to_owned(),
         name: None,
         goal,
         next: Some(cadence::first(&cadence, &session.scheduling, now)?),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{Cadence, Schedule, WhichSchedules},
 };
 use schemars::JsonSchema;
@@ -59,6 +59,7 @@ pub enum CrontabOut {
 impl Tool for Crontab {
     const NAME: &'static str = "cron";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = CrontabOut;
 
@@ -72,7 +73,8 @@ impl Tool for Crontab {
             }
             Action::Remove => {
                 let id = given(self.id, "id", "as the list shows it")?;
-                let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == call.session.user);
+                let user = super::user(call)?;
+                let own = call.store().schedule(&id).await?.is_some_and(|it| it.user == user);
                 let there = own && call.store().remove_schedule(&id).await?;
                 Ok(CrontabOut::Removed { id, there })
             }
@@ -86,7 +88,7 @@ fn given(value: Option<String>, name: &str, wanted: &str) -> Result<String> {
 
 async fn list(call: &Call) -> Result<CrontabOut> {
     let which = WhichSchedules {
-        user: Some(call.session.user.clone()),
+        user: Some(super::user(call)?.to_owned()),
         cadence: Some("cron".into()),
         most: call.session.scheduling.most.max(50),
         ..WhichSchedules::default()

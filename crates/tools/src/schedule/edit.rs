@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Result, Tool,
     jiff::Timestamp,
     ports::{Cadence, Notification, Schedule, ScheduleStatus, Scheduling},
 };
@@ -56,6 +56,7 @@ pub enum Switch {
 impl Tool for Edit {
     const NAME: &'static str = "schedule_edit";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Shown;
 

@@ -106,10 +106,17 @@ fn beginning(text: &str, most: usize) -> String {
     }
 }
 
+/// Whose schedules they are. Never from the arguments.
+fn user(call: &Call) -> Result<&str> {
+    let user = call.session.user.as_str();
+    if user.is_empty() { Err(Error::failed("user context is not available")) } else { Ok(user) }
+}
+
 /// A schedule of the caller. Those of others are not told from those that do not exist.
 async fn own(call: &Call, id: &str) -> Result<Schedule> {
+    let user = user(call)?;
     match call.store().schedule(id).await? {
-        Some(schedule) if schedule.user == call.session.user => Ok(schedule),
+        Some(schedule) if schedule.user == user => Ok(schedule),
         _ => {
             let id = beginning(id, 64);
             Err(Error::failed(format!("schedule {id} does not belong to you, or does not exist; search for yours")))
@@ -119,7 +126,7 @@ async fn own(call: &Call, id: &str) -> Result<Schedule> {
 
 /// Refuses one schedule too many.
 async fn room_for_one(call: &Call) -> Result<()> {
-    let which = WhichSchedules { user: Some(call.session.user.clone()), ..WhichSchedules::default() };
+    let which = WhichSchedules { user: Some(user(call)?.to_owned()), ..WhichSchedules::default() };
     let (_, there) = call.store().schedules(&which).await?;
     let most = call.session.scheduling.most;
     if there >= most {
@@ -151,4 +158,28 @@ fn name(text: &str) -> Result<Option<String>> {
         return Err(Error::failed(format!("the name has {length} characters; {LONGEST_NAME} is the most")));
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Create, Crontab, Delete, Edit, RunOutput, Runs, Search, testing::Desk};
+
+    /// Like memory, schedules belong to a user: without one every tool refuses.
+    #[tokio::test]
+    async fn a_session_without_a_user_has_no_schedules() {
+        let desk = Desk::new().of("");
+        let replies = [
+            desk.ask::<Create>(r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#).await,
+            desk.ask::<Search>("{}").await,
+            desk.ask::<Edit>(r#"{"id": "x", "name": "n"}"#).await,
+            desk.ask::<Delete>(r#"{"id": "x"}"#).await,
+            desk.ask::<Runs>(r#"{"id": "x"}"#).await,
+            desk.ask::<RunOutput>(r#"{"run": "x"}"#).await,
+            desk.ask::<Crontab>(r#"{"action": "list"}"#).await,
+            desk.ask::<Crontab>(r#"{"action": "remove", "id": "x"}"#).await,
+        ];
+        for reply in replies {
+            assert!(reply.is_error && reply.text.contains("user context is not available"), "{}", reply.text);
+        }
+    }
 }

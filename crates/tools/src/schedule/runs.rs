@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Error, Reply, Result, Tool, ports::ScheduleRun};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Reply, Result, Tool, ports::ScheduleRun};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// How long a piece of output may be, in bytes of JSON: its answer fits into every dialect's.
-const PIECE: usize = 14 << 10;
 
 /// Lists the last runs of a schedule, newest first, with a summary of each.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -32,6 +29,7 @@ pub struct History {
 impl Tool for Runs {
     const NAME: &'static str = "schedule_runs";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = History;
 
@@ -99,6 +97,7 @@ pub struct Chunk {
 impl Tool for RunOutput {
     const NAME: &'static str = "schedule_run_output";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Chunk;
 
@@ -107,9 +106,10 @@ impl Tool for RunOutput {
             let id = super::beginning(&self.run, 64);
             Error::failed(format!("run {id} does not belong to you, or does not exist; list the runs of a schedule"))
         };
+        let user = super::user(call)?;
         let run = call.store().run(&self.run).await?.ok_or_else(strange)?;
         let schedule = call.store().schedule(&run.schedule).await?;
-        if schedule.is_none_or(|it| it.user != call.session.user) {
+        if schedule.is_none_or(|it| it.user != user) {
             return Err(strange());
         }
         Ok(chunk(run, self.offset, self.max_chars.unwrap_or(4_000).clamp(200, 8_000)))
@@ -120,14 +120,7 @@ impl Tool for RunOutput {
 fn chunk(run: ScheduleRun, offset: u64, max_chars: u64) -> Chunk {
     let total = run.output.chars().count() as u64;
     let offset = offset.min(total);
-    let mut bytes = 0;
-    let wanted = run.output.chars().skip(offset as usize).take(max_chars as usize);
-    let text: String = wanted
-        .take_while(|it| {
-            bytes += if it.is_control() { 6 } else { it.len_utf8() + usize::from(matches!(it, '"' | '\\')) };
-            bytes <= PIECE
-        })
-        .collect();
+    let text: String = run.output.chars().skip(offset as usize).take(max_chars as usize).collect();
     let remaining = total - offset - text.chars().count() as u64;
     Chunk { run: run.id, offset, max_chars, text, remaining, total }
 }
@@ -180,6 +173,7 @@ mod tests {
         let data = reply.data.unwrap();
         assert_eq!(data["chunk"], "é".repeat(200));
         assert_eq!((&data["remaining"], &data["hint"]), (&200.into(), &"use offset=300 for the next piece".into()));
+        assert_eq!(chunk(run(&"é".repeat(9000)), 0, 8000).text.chars().count(), 8000);
         let past = chunk(run("abc"), 99, 4000);
         assert_eq!((past.offset, past.text.as_str(), past.remaining), (3, "", 0));
     }
@@ -193,7 +187,7 @@ mod tests {
                 let piece = chunk(run(&whole), offset, max);
                 read += &piece.text;
                 let (remaining, total) = (piece.remaining, piece.total);
-                prop_assert!(Reply::from(piece).text.len() < 16_384);
+                prop_assert!(Reply::from(piece).text.len() < 65_536);
                 if remaining == 0 { break }
                 prop_assert!(total - remaining > offset);
                 offset = total - remaining;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Port, PortSet, Reply, Result, Tool,
     ports::{Notification, Schedule, ScheduleStatus, WhichSchedules},
 };
 use schemars::JsonSchema;
@@ -54,13 +54,14 @@ pub struct Page {
 impl Tool for Search {
     const NAME: &'static str = "schedule_search";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Schedules]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Page;
 
     async fn run(self, call: &Call) -> Result<Page> {
         let limit = self.limit.unwrap_or(20).clamp(1, 50);
         let which = WhichSchedules {
-            user: Some(call.session.user.clone()),
+            user: Some(super::user(call)?.to_owned()),
             name: self.name.filter(|it| !it.trim().is_empty()),
             status: self.status,
             cadence: self.cadence_type.map(|it| it.word().to_owned()),

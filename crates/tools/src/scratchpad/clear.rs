@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Reply, Result, Tool};
+use helve_contract::{Call, Effects, Port, PortSet, Reply, Result, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -21,6 +21,7 @@ pub struct Cleared(
 impl Tool for Clear {
     const NAME: &'static str = "scratchpad_clear";
     const EFFECTS: Effects = Effects::NOTES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Cleared;
 

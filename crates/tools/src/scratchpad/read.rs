@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Reply, Result, Tool, jiff::Timestamp};
+use helve_contract::{Call, Effects, Port, PortSet, Reply, Result, Tool, jiff::Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,6 +25,7 @@ pub struct Pad {
 impl Tool for Read {
     const NAME: &'static str = "scratchpad_read";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = Pad;
 

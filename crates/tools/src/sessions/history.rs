@@ -1,7 +1,7 @@
 //! `sessions_history`: what was said in a conversation, a line a message.
 
 use helve_contract::{
-    Call, Effects, Keep, Reply, Result, Tool,
+    Call, Effects, Keep, Port, PortSet, Reply, Result, Tool,
     ports::{Message, Part, Speaker},
 };
 use schemars::JsonSchema;
@@ -35,6 +35,7 @@ pub struct HistoryOut {
 impl Tool for History {
     const NAME: &'static str = "sessions_history";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
     type Output = HistoryOut;
 
     async fn run(self, call: &Call) -> Result<HistoryOut> {

@@ -1,7 +1,7 @@
 //! `sessions_list`: the user's conversations, the last used first.
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Port, PortSet, Reply, Result, Tool,
     ports::{SessionRecord, Which},
 };
 use schemars::JsonSchema;
@@ -30,6 +30,7 @@ pub struct ListOut {
 impl Tool for List {
     const NAME: &'static str = "sessions_list";
     const EFFECTS: Effects = Effects::READS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
     type Output = ListOut;
 
     async fn run(self, call: &Call) -> Result<ListOut> {

@@ -1,7 +1,7 @@
 //! `sessions_send`: words to another conversation of the same user.
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{Message, Part, Speaker, Spent},
 };
 use schemars::JsonSchema;
@@ -31,6 +31,7 @@ pub struct Sent {
 impl Tool for Send {
     const NAME: &'static str = "sessions_send";
     const EFFECTS: Effects = Effects::WRITES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Sessions]);
     type Output = Sent;
 
     async fn run(self, call: &Call) -> Result<Sent> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{AgentOrder, AgentReport, AgentState},
 };
 use schemars::JsonSchema;
@@ -36,6 +36,7 @@ pub struct Spawned(
 impl Tool for Spawn {
     const NAME: &'static str = "sessions_spawn";
     const EFFECTS: Effects = Effects::SPAWNS;
+    const NEEDS: PortSet = PortSet::of(&[Port::Agents]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Spawned;
 

@@ -43,7 +43,7 @@ impl From<StatusOut> for Reply {
             it.messages,
             it.spent.prompt_tokens,
             it.spent.completion_tokens,
-            it.spent.cost,
+            (it.spent.cost * 1e6).round() / 1e6,
             it.updated
         );
         Self { text, data: Some(json!(it)), ..Self::default() }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Keep, Reply, Result, Tool,
+    Call, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
     ports::{Signal, State, TaskId, TaskInfo, TaskOutput},
 };
 use schemars::JsonSchema;
@@ -57,6 +57,7 @@ const BUFFER: usize = 10_000;
 impl Tool for Process {
     const NAME: &'static str = "process";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = ProcessOut;
 

@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Access, Call, Cut, Effects, Error, Keep, Reply, Result, Rights, Root, SafePath, Tool,
+    Access, Call, Cut, Effects, Error, Keep, Port, PortSet, Reply, Result, Rights, Root, SafePath, Tool,
     ports::{Command, Input, Kind, Level, Network, State, Streams, TaskId, TaskInfo, TaskOutput, Terminal, Until},
 };
 use schemars::JsonSchema;
@@ -119,6 +119,7 @@ pub struct RunOut {
 impl Tool for Run {
     const NAME: &'static str = "run";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = RunOut;
 

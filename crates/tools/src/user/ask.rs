@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{Call, Effects, Error, Problem, Reply, Result, Tool, ports::Question};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Problem, Reply, Result, Tool, ports::Question};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -32,6 +32,7 @@ pub struct Answered {
 impl Tool for Ask {
     const NAME: &'static str = "user_ask";
     const EFFECTS: Effects = Effects::BLOCKS;
+    const NEEDS: PortSet = PortSet::of(&[Port::User]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Answered;
 

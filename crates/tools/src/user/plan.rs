@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
     ports::{Part, Speaker, Verdict},
 };
 use schemars::JsonSchema;
@@ -38,6 +38,7 @@ pub struct PlanJudged {
 impl Tool for ExitPlan {
     const NAME: &'static str = "user_exit_plan";
     const EFFECTS: Effects = Effects::BLOCKS;
+    const NEEDS: PortSet = PortSet::of(&[Port::User]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = PlanJudged;
 

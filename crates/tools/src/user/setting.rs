@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Error, Reply, Result, Tool};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Reply, Result, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ pub struct SettingOut {
 impl Tool for Setting {
     const NAME: &'static str = "user_setting";
     const EFFECTS: Effects = Effects::READS.and(Effects::NOTES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Settings]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = SettingOut;
 

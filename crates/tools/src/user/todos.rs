@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    Call, Effects, Port, PortSet, Reply, Result, Tool,
     ports::{Todo, TodoStatus},
 };
 use schemars::JsonSchema;
@@ -32,6 +32,7 @@ pub struct TodosOut {
 impl Tool for Todos {
     const NAME: &'static str = "user_todos";
     const EFFECTS: Effects = Effects::NOTES;
+    const NEEDS: PortSet = PortSet::of(&[Port::Slates]);
     const TIMEOUT: Duration = Duration::from_secs(10);
     type Output = TodosOut;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Fence, Origin, Reply, Result, Tool,
+    Call, Effects, Error, Fence, Origin, Port, PortSet, Reply, Result, Tool,
     ports::{self, Fetched, PagePart, PageStyle, Redirects, Scheme, Supply},
     schemars,
     schemars::JsonSchema,
@@ -136,6 +136,7 @@ pub enum Answer {
 impl Tool for Fetch {
     const NAME: &'static str = "web_fetch";
     const EFFECTS: Effects = Effects::NETWORK;
+    const NEEDS: PortSet = PortSet::of(&[Port::Web]);
     const TIMEOUT: Duration = Duration::from_secs(90);
     type Output = FetchOut;
 

@@ -1,7 +1,7 @@
 //! `web_search`: asks the configured provider.
 
 use helve_contract::{
-    Call, Effects, Origin, Reply, Result, Tool,
+    Call, Effects, Origin, Port, PortSet, Reply, Result, Tool,
     jiff::Unit,
     ports::{Freshness, WebQuery, WebResults},
     schemars,
@@ -63,6 +63,7 @@ pub struct SearchOut {
 impl Tool for Search {
     const NAME: &'static str = "web_search";
     const EFFECTS: Effects = Effects::NETWORK;
+    const NEEDS: PortSet = PortSet::of(&[Port::Search]);
     type Output = SearchOut;
 
     async fn run(self, call: &Call) -> Result<SearchOut> {

@@ -32,7 +32,7 @@ pub(super) trait Outlet: Send + Sync {
 pub struct Outlets {
     all: Vec<Way>,
     home: Option<Address>,
-    attachments: Attachments,
+    attachments: Option<Attachments>,
 }
 
 struct Way {
@@ -61,7 +61,7 @@ impl Outlets {
     /// Shares the files that users send along.
     #[must_use]
     pub fn with_attachments(self, attachments: Attachments) -> Self {
-        Self { attachments, ..self }
+        Self { attachments: Some(attachments), ..self }
     }
 
     /// The channel of an address that may be written to.
@@ -146,6 +146,14 @@ impl Channels for Outlets {
         self.all.iter().map(|it| it.name.clone()).collect()
     }
 
+    fn has_home(&self) -> bool {
+        self.home.is_some()
+    }
+
+    fn takes_attachments(&self) -> bool {
+        self.attachments.is_some()
+    }
+
     async fn send(&self, call: &Call, to: &Address, text: &str) -> Result<()> {
         let way = self.way(to)?;
         if text.trim().is_empty() {
@@ -172,6 +180,6 @@ impl Channels for Outlets {
     }
 
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>> {
-        Ok(self.attachments.get(&call.session.id, index))
+        Ok(self.attachments.as_ref().and_then(|it| it.get(&call.session.id, index)))
     }
 }

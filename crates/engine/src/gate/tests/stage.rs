@@ -6,7 +6,8 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Effects, Error, PathRules, Ports, Reading, Root, Session, Spec, Workspace, async_trait, ports::NoHost,
+    Call, Effects, Error, PathRules, PortSet, Ports, Reading, Root, Session, Spec, Workspace, async_trait,
+    ports::NoHost,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +79,8 @@ pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
         effects,
         tier: None,
         timeout: Duration::from_secs(1),
+        needs: PortSet::NONE,
+        profile: None,
     }
 }
 

@@ -156,7 +156,8 @@ impl Sink for Collect<'_> {
                 self.count = 1;
                 return Ok(false);
             }
-            Output::Counts if self.ask.multiline || self.ask.each => {
+            // A pattern that cannot match a line break is counted by lines, as ripgrep does.
+            Output::Counts if self.ask.each || searcher.multi_line_with_matcher(self.matcher) => {
                 self.find_each(found)?;
                 self.count += (self.matches.len() as u64).max(1);
             }

@@ -1,0 +1,114 @@
+//! Capability profiles (seed 003): which roots of a session a class of tools can reach. Open it to change what a profile allows.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Rights, Root, Workspace};
+
+/// The name of the root with secrets.
+const VAULT: &str = "vault";
+
+/// What a tool or a module can reach. A tool has at most one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profile {
+    /// Reads every root, `vault` included, and changes none.
+    #[serde(alias = "file_read_only")]
+    FileReadOnly,
+    /// Reads and changes the roots other than `vault`.
+    #[serde(alias = "file_read_write")]
+    FileReadWrite,
+    /// Reaches no root.
+    #[serde(alias = "web")]
+    Web,
+    /// Reads `vault` and nothing else.
+    #[serde(alias = "vault_read_step")]
+    VaultReadStep,
+    /// Changes the writable roots, and does not see `vault`.
+    #[serde(alias = "vault_write_step")]
+    VaultWriteStep,
+}
+
+impl Profile {
+    /// The part of a workspace that this profile allows. It never allows more than the workspace did.
+    #[must_use]
+    pub fn narrow(self, workspace: &Workspace) -> Workspace {
+        let is_vault = |root: &Root| root.name.as_deref() == Some(VAULT);
+        let read_only = |root: &Arc<Root>| match root.rights {
+            Rights::Read => root.clone(),
+            Rights::Write => Arc::new(Root { rights: Rights::Read, ..Root::clone(root) }),
+        };
+        workspace.with_roots(|root| match self {
+            Self::FileReadOnly => Some(read_only(root)),
+            Self::FileReadWrite => (!is_vault(root)).then(|| root.clone()),
+            Self::Web => None,
+            Self::VaultReadStep => is_vault(root).then(|| read_only(root)),
+            Self::VaultWriteStep => (!is_vault(root) && root.rights == Rights::Write).then(|| root.clone()),
+        })
+    }
+}
+
+/// The name, as configuration and records spell it.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Profile {
+    /// The name, as configuration and records spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FileReadOnly => "FileReadOnly",
+            Self::FileReadWrite => "FileReadWrite",
+            Self::Web => "Web",
+            Self::VaultReadStep => "VaultReadStep",
+            Self::VaultWriteStep => "VaultWriteStep",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Access, PathRules, Reading};
+
+    #[test]
+    fn a_profile_leaves_only_its_roots() {
+        let workspace = Workspace::new(
+            [
+                Root::writable("/s").named("shared"),
+                Root::writable("/t").named("tmp"),
+                Root::readable("/v").named("vault"),
+                Root::readable("/o").named("output"),
+            ],
+            PathRules::default(),
+            Reading::Virtual,
+        );
+        let reach = |profile: Profile| {
+            let narrow = profile.narrow(&workspace);
+            ["shared", "tmp", "vault", "output"]
+                .map(|root| {
+                    let path = format!("/{root}/f");
+                    let can = |access| narrow.check(Path::new(&path), access, None).is_ok();
+                    match (can(Access::Read), can(Access::Write)) {
+                        (true, true) => "rw",
+                        (true, false) => "ro",
+                        _ => "-",
+                    }
+                })
+                .join(" ")
+        };
+        let profiles = [
+            Profile::FileReadOnly,
+            Profile::FileReadWrite,
+            Profile::Web,
+            Profile::VaultReadStep,
+            Profile::VaultWriteStep,
+        ];
+        assert_eq!(profiles.map(reach), ["ro ro ro ro", "rw rw - ro", "- - - -", "- - ro -", "rw rw - -"]);
+    }
+}

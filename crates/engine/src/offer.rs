@@ -1,0 +1,101 @@
+//! Which tools a session offers, and why it does not offer the others. Open it to add a reason.
+
+use std::{fmt, sync::Arc};
+
+use helve_contract::{Call, Port, PortSet, Spec};
+
+use crate::{Args, Engine, gate::Verdict};
+
+/// Why a session does not offer a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOffered {
+    /// The role of the session does not have it.
+    Role(&'static str),
+    /// The list of wanted tools does not name it.
+    NotSelected,
+    /// The list of unwanted tools names it.
+    Disabled,
+    /// The session lacks these ports.
+    Missing(PortSet),
+}
+
+/// The reason, and for missing ports what to configure.
+impl fmt::Display for NotOffered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Role(role) => write!(f, "the role `{role}` does not have it"),
+            Self::NotSelected => f.write_str("`tools.only` does not name it"),
+            Self::Disabled => f.write_str("`tools.disable` names it, or a setting turns it off"),
+            Self::Missing(ports) => {
+                let why: Vec<&str> = ports.iter().map(Port::why_missing).collect();
+                let how: Vec<&str> = ports.iter().map(Port::how_to_get).collect();
+                write!(f, "{}. {}", why.join("; "), how.join(" "))
+            }
+        }
+    }
+}
+
+/// One row of a dialect's table, or an imported tool, and whether the session offers it.
+#[derive(Clone, Debug)]
+pub struct ToolStatus {
+    /// The name that the model calls.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Its definition; `None` for a row that another crate supplies and has not supplied.
+    pub spec: Option<Arc<Spec>>,
+    /// The ports that it needs.
+    pub needs: PortSet,
+    /// Whether it was added to the dialect: by a plugin, a module, an MCP server or a library user.
+    pub imported: bool,
+    /// Whether the session offers it, or why not.
+    pub offered: Result<(), NotOffered>,
+}
+
+/// Whether a call would run, as far as that is known before anybody is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It would run without a question.
+    Allowed,
+    /// The user would be asked first.
+    Asked {
+        /// Why.
+        why: String,
+    },
+    /// It would be refused.
+    Denied {
+        /// Why, in the words that the model would get.
+        why: String,
+    },
+}
+
+impl Engine {
+    /// Every row of the dialect, then every imported tool, with the reason where the session does not offer one. The
+    /// offered ones are those of [`Engine::specs`].
+    pub fn statuses(&self) -> Vec<ToolStatus> {
+        self.table().statuses().to_vec()
+    }
+
+    /// Whether the session offers a tool of this name or alias.
+    pub fn is_offered(&self, name: &str) -> bool {
+        self.table().exact(name).is_some()
+    }
+
+    /// Whether a call would run, be asked about, or be refused. Nobody is asked, nothing runs and nothing is recorded.
+    ///
+    /// A call that the user already allowed for the session is [`Decision::Allowed`]. The answer can change until the
+    /// call is made: rules stay, but modes, earlier answers and untrusted content do not.
+    pub fn decide(&self, name: &str, args: impl Into<Args>, call: &Call) -> Decision {
+        let table = self.table();
+        let decided = table.prepare(name, args.into()).checked().and_then(|(slot, args)| {
+            let spec = &slot.entry.spec;
+            self.refuse_secrets(spec, &args).map_err(|(error, _)| error)?;
+            self.gate.decide(spec, &args, call)
+        });
+        match decided {
+            Ok(Verdict::Pass) => Decision::Allowed,
+            Ok(Verdict::Ask { why, .. }) => Decision::Asked { why },
+            Err(error) => Decision::Denied { why: (self.dialect.words.error)(name, &error).text },
+        }
+    }
+}
