@@ -26,7 +26,7 @@ pub use names::{PatternPurpose, fold_name, name_matches, underscored};
 pub use nearest::nearest;
 pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePath, Workspace};
 pub use patience::{is_patient, patiently};
-pub use reply::{Cut, Form, Keep, Media, Reply};
+pub use reply::{Cut, Form, Keep, Media, Refusal, Reply};
 pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;

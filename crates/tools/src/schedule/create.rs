@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Result, Tool,
+    Call, Effects, Error, Result, Tool,
     ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CadenceType, Shown, cadence};
+use super::{CadenceType, RUN_PREFIX, Shown, cadence};
 
 /// Does a task later, or again and again. The answer has the id and the next time it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -42,27 +42,46 @@ impl Tool for Create {
         let name = super::name(self.name.as_deref().unwrap_or_default())?;
         let rules = &call.session.scheduling;
         let cadence = cadence::read(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
-        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence)? };
+        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence).await? };
         super::room_for_one(call).await?;
         call.store().add_schedule(&schedule).await?;
-        Ok(Shown(schedule))
+        Ok(Shown { note: super::undriven(call), schedule })
     }
 }
 
 /// A new schedule of the caller, with a conversation of its own.
-pub(super) fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
+pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
     let (session, now) = (&call.session, call.now());
+    let next = cadence::first(&cadence, &session.scheduling, now)?;
+    let soonest = session.scheduling.min_interval;
+    // A scheduled task that plans itself anew, each time a moment later, would never end.
+    if session.id.starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
+        return Err(Error::failed(format!(
+            "a task that a schedule runs can make schedules that are due in {} s or later; choose a later time",
+            soonest.as_secs()
+        )));
+    }
+    // What a scheduled task plans belongs to the conversation that its own schedule came from.
+    let running = match session.id.strip_prefix(RUN_PREFIX) {
+        Some(id) => call.store().schedule(id).await?,
+        None => None,
+    };
+    let (origin, channel) = match running {
+        Some(running) => (running.origin, running.channel),
+        None => (Some(session.id.clone()), session.scheduling.channel.clone()),
+    };
     Ok(Schedule {
         id: super::uuid()?,
         user: session.user.clone(),
         name: None,
         goal,
-        next: Some(cadence::first(&cadence, &session.scheduling, now)?),
+        next: Some(next),
         cadence,
         notification: Notification::Always,
         status: ScheduleStatus::Active,
         session: None,
-        channel: session.scheduling.channel.clone(),
+        origin,
+        channel,
         workspace: session.workspace.roots().first().map(|root| root.dir.display().to_string()),
         dialect: session.scheduling.dialect.clone(),
         missed: Missed::Once,

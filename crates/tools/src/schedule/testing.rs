@@ -25,18 +25,24 @@ pub(super) struct Desk {
     folder: Arc<tempfile::TempDir>,
     store: Arc<dyn Store>,
     user: String,
+    is_driven: bool,
 }
 
 impl Desk {
     pub(super) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
-        Self { folder, store, user: "user".into() }
+        Self { folder, store, user: "user".into(), is_driven: true }
     }
 
     /// The same desk, with another user at it.
     pub(super) fn of(&self, user: &str) -> Self {
-        Self { folder: self.folder.clone(), store: self.store.clone(), user: user.into() }
+        Self { folder: self.folder.clone(), store: self.store.clone(), user: user.into(), is_driven: self.is_driven }
+    }
+
+    /// The same desk in a process that runs no schedules.
+    pub(super) fn undriven(&self) -> Self {
+        Self { is_driven: false, ..self.of(&self.user) }
     }
 
     pub(super) async fn ask<T: Tool>(&self, args: &str) -> Reply {
@@ -44,6 +50,7 @@ impl Desk {
         let ports = Ports { store: self.store.clone(), clock: Arc::new(Still), ..Ports::new(Arc::new(NoHost)) };
         let mut session = Session::new("session-1", workspace, ports);
         session.user.clone_from(&self.user);
+        session.scheduling.is_driven = self.is_driven;
         let args = serde_json::from_str(args).unwrap();
         Entry::of::<T>().run(args, Call::new("call-1", Arc::new(session))).await.unwrap_or_else(Into::into)
     }

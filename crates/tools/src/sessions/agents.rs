@@ -28,8 +28,12 @@ impl Tool for Agents {
 
 impl From<AgentsOut> for Reply {
     /// 000's line: `name=main model=… status=active`.
-    fn from(AgentsOut(OwnAgent { name, model, active }): AgentsOut) -> Self {
-        let status = if active { "active" } else { "idle" };
+    fn from(AgentsOut(OwnAgent { name, model, is_working }): AgentsOut) -> Self {
+        let status = match is_working {
+            Some(true) => "active",
+            Some(false) => "idle",
+            None => "unknown",
+        };
         let text = format!("name={name} model={model} status={status}");
         Self { text, data: Some(json!([{ "name": name, "model": model, "status": status }])), ..Self::default() }
     }
