@@ -82,7 +82,9 @@ pub(super) fn conclude(
         output,
         ..run.clone()
     };
-    let result = (told && fired.status == RunStatus::Success && !run.output.is_empty()).then(|| run.output.clone());
+    // What a run says whose calls were refused is worth hearing, once.
+    let says = run.status == RunStatus::Success || (run.status == RunStatus::Refused && notice.is_none());
+    let result = (told && says && !run.output.is_empty()).then(|| run.output.clone());
     Conclusion { finish: Finish { run, status, failures, keep: settings.keep }, result, notice }
 }
 

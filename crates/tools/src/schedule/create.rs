@@ -118,6 +118,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_process_that_runs_no_schedules_says_so() {
+        let desk = Desk::new();
+        let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
+        assert_eq!(desk.ask::<Create>(one).await.data.unwrap().get("note"), None);
+        let note = desk.undriven().ask::<Create>(one).await.data.unwrap()["note"].as_str().unwrap().to_owned();
+        assert!(note.contains("runs no schedules") && note.contains("`helve schedule drive`"), "{note}");
+        let cron = r#"{"action": "add", "schedule": "0 9 * * *", "prompt": "p"}"#;
+        let data = desk.undriven().ask::<crate::schedule::Crontab>(cron).await.data.unwrap();
+        assert_eq!(data["note"], note);
+    }
+
+    #[tokio::test]
+    async fn a_schedule_knows_where_it_came_from_and_so_do_those_that_its_runs_make() {
+        let desk = Desk::new();
+        let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
+        let id = desk.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        let origin = async |id: &str| desk.schedule(id).await.origin;
+        assert_eq!(origin(&id).await.as_deref(), Some("session-1"));
+        let run = desk.in_session(&format!("{RUN_PREFIX}{id}"));
+        let made = run.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        assert_eq!(origin(&made).await.as_deref(), Some("session-1"));
+        let soon = r#"{"goal": "g", "cadence_type": "once", "cadence_value": "2026-01-05T09:00:30Z"}"#;
+        assert_eq!(
+            run.ask::<Create>(soon).await.text,
+            "a task that a schedule runs can make schedules that are due in 60 s or later; choose a later time"
+        );
+        assert!(!desk.ask::<Create>(soon).await.is_error);
+    }
+
+    #[tokio::test]
     async fn fifty_are_enough() {
         let desk = Desk::new();
         let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;

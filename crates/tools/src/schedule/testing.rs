@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helve_contract::{
     Call, Entry, PathRules, Ports, Reading, Reply, Root, Session, Tool, Workspace,
     jiff::Timestamp,
-    ports::{Clock, NoHost, Store},
+    ports::{Clock, NoHost, Schedule, Store},
 };
 use helve_store::Sqlite;
 
@@ -26,18 +26,34 @@ pub(super) struct Desk {
     store: Arc<dyn Store>,
     user: String,
     is_driven: bool,
+    session: String,
 }
 
 impl Desk {
     pub(super) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
-        Self { folder, store, user: "user".into(), is_driven: true }
+        Self { folder, store, user: "user".into(), is_driven: true, session: "session-1".into() }
     }
 
     /// The same desk, with another user at it.
     pub(super) fn of(&self, user: &str) -> Self {
-        Self { folder: self.folder.clone(), store: self.store.clone(), user: user.into(), is_driven: self.is_driven }
+        Self {
+            folder: self.folder.clone(),
+            store: self.store.clone(),
+            user: user.into(),
+            is_driven: self.is_driven,
+            session: self.session.clone(),
+        }
+    }
+
+    /// The same desk in another session.
+    pub(super) fn in_session(&self, id: &str) -> Self {
+        Self { session: id.to_owned(), ..self.of(&self.user) }
+    }
+
+    pub(super) async fn schedule(&self, id: &str) -> Schedule {
+        self.store.schedule(id).await.unwrap().unwrap()
     }
 
     /// The same desk in a process that runs no schedules.
@@ -48,7 +64,7 @@ impl Desk {
     pub(super) async fn ask<T: Tool>(&self, args: &str) -> Reply {
         let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), Reading::Relative);
         let ports = Ports { store: self.store.clone(), clock: Arc::new(Still), ..Ports::new(Arc::new(NoHost)) };
-        let mut session = Session::new("session-1", workspace, ports);
+        let mut session = Session::new(self.session.clone(), workspace, ports);
         session.user.clone_from(&self.user);
         session.scheduling.is_driven = self.is_driven;
         let args = serde_json::from_str(args).unwrap();
