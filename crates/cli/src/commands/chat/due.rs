@@ -175,8 +175,10 @@ impl Chat {
         match come {
             Come::Due(due) => self.attend_due(due).await,
             Come::Message(words) => {
-                self.screen.line(&self.screen.look.dim(&harmless(&short(&words, 200))));
-                self.turn(&words).await.map(drop)
+                // Nobody waits for the answer; a line that was begun at the prompt stays as with a schedule.
+                let (answer, _) = oneshot::channel();
+                let session = self.agent.session.id.clone();
+                self.attend_due(Due { session, words, cancel: CancellationToken::new(), answer }).await
             }
             Come::Note(text) => {
                 self.screen.line(&harmless(&text));
