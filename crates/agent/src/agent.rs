@@ -69,8 +69,18 @@ struct Inner {
     above: CancellationToken,
     cancel: Mutex<CancellationToken>,
     steering: Mutex<Vec<String>>,
+    charges: Mutex<Charges>,
     following: Mutex<VecDeque<String>>,
     busy: tokio::sync::Mutex<()>,
+}
+
+/// What agents that a conversation started have used and not been billed for yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Charges {
+    /// Tokens and US dollars.
+    pub spent: Spent,
+    /// Calls that were refused.
+    pub refused: u32,
 }
 
 /// How a turn of the user ended.
@@ -84,7 +94,9 @@ pub struct Outcome {
     pub turns: u32,
     /// Calls of tools.
     pub calls: u32,
-    /// What it took.
+    /// Calls that were refused for want of an approval or by a rule, with those of its agents.
+    pub refused: u32,
+    /// What it took, with what its agents took.
     pub spent: Spent,
 }
 
@@ -181,6 +193,8 @@ impl Agent {
             let more = Turn::open(self, Some(vec![text(&next)]), &cancel).await?.run().await?;
             outcome = outcome.then(more);
         }
+        // What was approved with a plan holds for its work, which is over.
+        self.session.set_plan_rules(Vec::new());
         (self.watcher)(&Event::Ended(outcome.clone()));
         Ok(outcome)
     }
@@ -192,10 +206,12 @@ fn text(words: &str) -> Part {
 
 impl Outcome {
     /// This, and what followed.
-    fn then(self, more: Self) -> Self {
+    #[must_use]
+    pub fn then(self, more: Self) -> Self {
         Self {
             turns: self.turns + more.turns,
             calls: self.calls + more.calls,
+            refused: self.refused + more.refused,
             spent: added(self.spent, more.spent),
             ..more
         }
@@ -235,6 +251,17 @@ impl Handle {
     /// Takes back what waits for the end of the turn.
     pub fn take_follow_ups(&self) -> Vec<String> {
         lock(&self.inner.following).drain(..).collect()
+    }
+
+    /// Bills the conversation for what an agent of it has used.
+    pub fn charge(&self, charges: Charges) {
+        let mut all = lock(&self.inner.charges);
+        *all = Charges { spent: added(all.spent, charges.spent), refused: all.refused + charges.refused };
+    }
+
+    /// Takes what agents have used since this was last asked.
+    pub fn take_charges(&self) -> Charges {
+        std::mem::take(&mut *lock(&self.inner.charges))
     }
 
     /// Whether a turn runs.

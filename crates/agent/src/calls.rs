@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, stream};
 use helve_contract::{
-    Call, Reply, Result,
+    Call, Refusal, Reply, Result,
     ports::{Part, Speaker, Spent},
 };
 
@@ -127,6 +127,9 @@ impl Turn<'_> {
         let mut stop = None;
         let mut parts = Vec::new();
         for Ran { call, mut reply, took } in ran {
+            if matches!(reply.refusal, Some(Refusal::Rule | Refusal::Approval)) {
+                self.refused += 1;
+            }
             let entry = self.agent.engine.get(&call.name);
             let done = Done {
                 name: &call.name,

@@ -4,14 +4,17 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use helve_contract::{
     Result, Session,
+    jiff::SignedDuration,
     ports::{Message, Part, Retitle, SessionRecord, Speaker, Spent},
 };
 
-use crate::{Agent, model::INTERRUPTED};
+use crate::{Agent, model::INTERRUPTED, prompt};
 
 /// How the summary of older messages begins.
 pub(crate) const SUMMARY: &str = "[Summary of";
 
+/// After a pause of this length between two messages the model is told the time again.
+const PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Messages of one look into the store.
 const PAGE: usize = 512;
 /// Messages that a model's view has at most; older ones than these are left out with a word.
@@ -103,6 +106,25 @@ impl History {
         };
         session.ports.store.begin(&record).await?;
         self.record = Some(record);
+        Ok(())
+    }
+
+    /// Whether the last note that begins with one of these two begins with the first.
+    pub(crate) fn last_note_is(&self, wanted: &str, other: &str) -> bool {
+        let notes = self.view.iter().rev().filter(|it| it.role == Speaker::System).filter_map(|it| it.parts.first());
+        let mut texts =
+            notes.filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None });
+        texts.find(|text| text.starts_with(wanted) || text.starts_with(other)).is_some_and(|it| it.starts_with(wanted))
+    }
+
+    /// Tells the model what time it is, where a while has passed since the last message.
+    pub(crate) async fn tell_time(&mut self) -> Result<()> {
+        let Some(last) = self.view.last() else { return Ok(()) };
+        if self.session.ports.clock.now().duration_since(last.created) < PAUSE {
+            return Ok(());
+        }
+        let text = format!("Time has passed since the last message. {}", prompt::time(&self.session));
+        self.add(Speaker::System, vec![Part::Text { text }], Spent::default()).await?;
         Ok(())
     }
 

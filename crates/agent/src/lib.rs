@@ -18,8 +18,8 @@ pub mod scheduler;
 mod turn;
 mod workshop;
 
-pub use agent::{Agent, Budget, Ended, Handle, Outcome};
-pub use agents::{Hands, Inbox, Kind, Kinds, Limits, Seat, Supervisor};
+pub use agent::{Agent, Budget, Charges, Ended, Handle, Outcome};
+pub use agents::{Hands, Inbox, Kind, Kinds, Limits, MODEL_ALIASES, Seat, Supervisor, Wake};
 pub use event::{Event, Watcher};
 pub use helve_engine::Engine;
 pub use workshop::{Need, Workshop};

@@ -6,6 +6,7 @@ use helve_contract::{
     CancellationToken, Result,
     ports::{Part, Speaker, Spent},
 };
+use helve_engine::Mode;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -40,6 +41,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) room: Room,
     ids: BTreeSet<String>,
     pub(crate) calls: u32,
+    pub(crate) refused: u32,
     pub(crate) spent: Spent,
     turns: u32,
     text: String,
@@ -82,7 +84,10 @@ impl<'a> Turn<'a> {
         }
         let mut answered = None;
         match words.filter(|it| !it.is_empty()) {
-            Some(words) => _ = history.add(Speaker::User, words, Spent::default()).await?,
+            Some(words) => {
+                history.tell_time().await?;
+                _ = history.add(Speaker::User, words, Spent::default()).await?;
+            }
             None => answered = last_answer(&mut history).await?,
         }
         let system = match agent.system.as_str() {
@@ -102,6 +107,7 @@ impl<'a> Turn<'a> {
             cancel,
             circles: Circles::default(),
             calls: 0,
+            refused: 0,
             spent: Spent::default(),
             turns: 0,
             text: String::new(),
@@ -116,14 +122,37 @@ impl<'a> Turn<'a> {
     /// Works until there is nothing more to do.
     pub(crate) async fn run(mut self) -> Result<Outcome> {
         if let Some(text) = self.answered.take() {
-            return Ok(Outcome { text, ended: Ended::Done, turns: 0, calls: 0, spent: Spent::default() });
+            return Ok(Outcome { text, ended: Ended::Done, turns: 0, calls: 0, refused: 0, spent: Spent::default() });
         }
         let ended = loop {
             if let Some(ended) = self.step().await? {
                 break ended;
             }
         };
-        Ok(Outcome { text: self.text, ended, turns: self.turns, calls: self.calls, spent: self.spent })
+        self.take_charges();
+        let Self { text, turns, calls, refused, spent, .. } = self;
+        Ok(Outcome { text, ended, turns, calls, refused, spent })
+    }
+
+    /// Adds what agents of this conversation have used to its own bill.
+    fn take_charges(&mut self) {
+        let charges = self.agent.handle.take_charges();
+        self.spent = added(self.spent, charges.spent);
+        self.refused += charges.refused;
+    }
+
+    /// Tells the model when plan mode begins and when it has ended. The note stands at the end of the conversation, so
+    /// that everything before it stays the same.
+    async fn tell_plan_mode(&mut self) -> Result<()> {
+        let is_planning = self.agent.engine.mode().get() == Mode::Plan;
+        let was_planning = self.history.last_note_is(prompt::PLAN_MODE, prompt::PLAN_MODE_ENDED);
+        let note = match (is_planning, was_planning) {
+            (true, false) => prompt::plan_mode(&self.agent.engine),
+            (false, true) => prompt::PLAN_MODE_ENDED.to_owned(),
+            _ => return Ok(()),
+        };
+        self.history.add(Speaker::System, vec![Part::Text { text: note }], Spent::default()).await?;
+        Ok(())
     }
 
     pub(crate) fn tell(&self, event: Event) {
@@ -135,9 +164,11 @@ impl<'a> Turn<'a> {
         for words in self.agent.handle.take_steering() {
             self.history.add(Speaker::User, vec![Part::Text { text: words }], Spent::default()).await?;
         }
+        self.take_charges();
         if let Some(ended) = self.over() {
             return Ok(Some(ended));
         }
+        self.tell_plan_mode().await?;
         self.make_room().await?;
         self.turns += 1;
         self.tell(Event::Asking { turn: self.turns });

@@ -123,6 +123,7 @@ pub struct Session {
     /// Random letters that only this session knows, where its id may be known to others.
     pub salt: String,
     dir: Mutex<Option<SafePath>>,
+    plan_rules: Mutex<Vec<String>>,
 }
 
 impl Session {
@@ -144,6 +145,7 @@ impl Session {
             taint: Taint::new(),
             salt: String::new(),
             dir: Mutex::new(None),
+            plan_rules: Mutex::default(),
         }
     }
 
@@ -165,6 +167,7 @@ impl Session {
             taint: self.taint.clone(),
             salt: self.salt.clone(),
             dir: Mutex::new(None),
+            plan_rules: Mutex::default(),
         }
     }
 
@@ -185,6 +188,16 @@ impl Session {
     pub fn dir(&self) -> Result<SafePath> {
         let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         dir.clone().map_or_else(|| self.workspace.top(Access::Read), Ok)
+    }
+
+    /// Command rules that the user approved together with a plan; they hold until its work ends.
+    pub fn plan_rules(&self) -> Vec<String> {
+        self.plan_rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the command rules that hold while a plan is carried out. An empty list ends them.
+    pub fn set_plan_rules(&self, rules: Vec<String>) {
+        *self.plan_rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
     /// Commands start here from now on.

@@ -29,7 +29,7 @@ pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePa
 pub use patience::{is_patient, patiently};
 pub use ports::{Port, PortSet};
 pub use profile::Profile;
-pub use reply::{Cut, Form, Keep, Media, Reply};
+pub use reply::{Cut, Form, Keep, Media, Refusal, Reply};
 pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;

@@ -29,8 +29,21 @@ pub struct Reply {
     pub wall: Option<String>,
     /// Where the words are from, when they are a stranger's. The engine marks them as data.
     pub origin: Option<Origin>,
+    /// Why the call was not made, where the gate refused it.
+    pub refusal: Option<Refusal>,
     /// Remarks about the call itself: a mended argument, an unknown field that was ignored. For events and callers.
     pub notes: Vec<String>,
+}
+
+/// Why the gate refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A rule or a policy denies it.
+    Rule,
+    /// The session is in plan mode.
+    PlanMode,
+    /// It needs an approval, and nobody gave one.
+    Approval,
 }
 
 /// Which end of a text matters.

@@ -21,6 +21,7 @@ mod words;
 
 pub use claude::claude;
 pub use forge::forge;
+use helve_contract::ports::AgentKind;
 use helve_engine::Dialect;
 pub use oxydra::oxydra;
 pub use preset::preset;
@@ -44,4 +45,60 @@ pub fn by_name(name: &str) -> Option<Dialect> {
         "claude" | "004" => claude(),
         _ => return None,
     })
+}
+
+/// Parameters that name a kind of agent.
+const KIND_PARAMETERS: [&str; 2] = ["subagent_type", "agent_name"];
+
+/// The dialect whose tools that start agents list these kinds: as an enum in the schema, each with what it is for.
+#[must_use]
+pub fn with_agent_kinds(mut dialect: Dialect, kinds: &[AgentKind]) -> Dialect {
+    if kinds.is_empty() {
+        return dialect;
+    }
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
+    let about: Vec<String> = kinds.iter().map(describe).collect();
+    for entry in &mut dialect.tools {
+        let parameter = KIND_PARAMETERS.into_iter().find(|it| entry.spec.schema["properties"].get(it).is_some());
+        let Some(parameter) = parameter else { continue };
+        *entry = entry.clone().with(|spec| {
+            let schema = &mut spec.schema["properties"][parameter];
+            schema["enum"] = names.clone().into();
+            schema["description"] = about.join("; ").into();
+        });
+    }
+    dialect
+}
+
+/// The longest description of a kind that a model is shown, in characters.
+const MAX_ABOUT: usize = 200;
+
+fn describe(kind: &AgentKind) -> String {
+    let about: String = kind.about.split_whitespace().collect::<Vec<_>>().join(" ");
+    match about.char_indices().nth(MAX_ABOUT) {
+        _ if about.is_empty() => kind.name.clone(),
+        Some((end, _)) => format!("{}: {}…", kind.name, &about[..end]),
+        None => format!("{}: {about}", kind.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_agents_are_an_enum_with_descriptions() {
+        let kind = |name: &str, about: &str| AgentKind { name: name.into(), about: about.into() };
+        let kinds = [kind("Explore", "finds things"), kind("reviewer", "Reads\na change"), kind("bare", "")];
+        for (dialect, tool, parameter) in
+            [(claude(), "Agent", "subagent_type"), (oxydra(), "delegate_to_agent", "agent_name")]
+        {
+            let dialect = with_agent_kinds(dialect, &kinds);
+            let entry = dialect.tools.iter().find(|it| it.spec.name == tool).unwrap();
+            let schema = &entry.spec.schema["properties"][parameter];
+            assert_eq!(schema["enum"], serde_json::json!(["Explore", "reviewer", "bare"]));
+            assert_eq!(schema["description"], "Explore: finds things; reviewer: Reads a change; bare");
+        }
+        assert_eq!(with_agent_kinds(solo(), &kinds).tools.len(), solo().tools.len());
+    }
 }

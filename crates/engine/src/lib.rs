@@ -29,7 +29,7 @@ use std::{any::Any, future::poll_fn, panic::AssertUnwindSafe, pin::pin, sync::Ar
 
 use anyhow::anyhow;
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Entry, Error, Reply, Result, Spec};
+use helve_contract::{Call, Effects, Entry, Error, Refusal, Reply, Result, Spec};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -182,11 +182,11 @@ impl Engine {
         });
         let mut reply = match done.await {
             Ok(reply) => reply,
-            Err(error) => {
+            Err(Failure { error, refusal }) => {
                 if matches!(error, Error::Denied(_)) {
                     record.refused();
                 }
-                self.worded(name, error, &mut notes)
+                Reply { refusal, ..self.worded(name, error, &mut notes) }
             }
         };
         if !notes.is_empty() {
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
-    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<Reply> {
+    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<Reply, Failure> {
         let (slot, args) = ready.checked()?;
         call.still_wanted()?;
         let spec = &slot.entry.spec;
@@ -213,15 +213,15 @@ impl Engine {
             self.gate.pass(spec, &args, call).await?;
             let work = slot.entry.run(args, confined(call, spec));
             if spec.timeout == Duration::MAX {
-                return work.await;
+                return Ok(work.await?);
             }
-            tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))
+            Ok(tokio::time::timeout(spec.timeout, work).await.unwrap_or(Err(Error::Timeout(spec.timeout)))?)
         });
         // What is done at once need not know how to be given up.
         let done = tokio::select! {
             biased;
-            done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic))),
-            () = given_up(call, spec) => Err(Error::Cancelled),
+            done = work.catch_unwind() => done.unwrap_or_else(|panic| Err(panicked(&*panic).into())),
+            () = given_up(call, spec) => Err(Error::Cancelled.into()),
         };
         match done {
             Ok(mut reply) => {
@@ -283,6 +283,27 @@ fn confined(call: &Call, spec: &Spec) -> Call {
         call.session = Arc::new(call.session.within(profile.narrow(&call.session.workspace)));
     }
     call
+}
+
+/// Why a call has no reply of its tool.
+struct Failure {
+    error: Error,
+    /// Set where the gate refused the call.
+    refusal: Option<Refusal>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, refusal: None }
+    }
+}
+
+impl From<gate::Refused> for Failure {
+    fn from(refused: gate::Refused) -> Self {
+        // A caller that gave up while the question was open was not refused.
+        let refusal = (!matches!(refused.error, Error::Cancelled)).then_some(refused.why);
+        Self { error: refused.error, refusal }
+    }
 }
 
 /// How long a tool that keeps its own clock has to end by itself when its caller gives up.

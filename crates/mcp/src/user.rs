@@ -53,8 +53,11 @@ impl User for ElicitUser {
             return self.otherwise.approve_plan(call, plan).await;
         };
         let verdict = judged(&result);
-        if verdict == Verdict::Yes {
+        if !matches!(verdict, Verdict::No(_)) {
             self.mode.end_plan();
+        }
+        if verdict == Verdict::YesAcceptEdits {
+            self.mode.accept_edits();
         }
         Ok(verdict)
     }
@@ -128,8 +131,8 @@ fn plan_form(plan: &str) -> Value {
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "enum": ["approve", "change"],
-                    "enumNames": ["Go on", "Change the plan"],
+                    "enum": ["approve", "approve_and_accept_edits", "change"],
+                    "enumNames": ["Go on", "Go on and accept edits", "Change the plan"],
                 },
                 "wish": { "type": "string", "title": "What should be different" },
             },
@@ -142,8 +145,10 @@ fn plan_form(plan: &str) -> Value {
 fn judged(result: &Value) -> Verdict {
     let field = |name: &str| result.get("content").and_then(|content| content.get(name)).and_then(Value::as_str);
     let accepted = result.get("action").and_then(Value::as_str) == Some("accept");
-    if accepted && field("decision") == Some("approve") {
-        return Verdict::Yes;
+    match field("decision") {
+        Some("approve") if accepted => return Verdict::Yes,
+        Some("approve_and_accept_edits") if accepted => return Verdict::YesAcceptEdits,
+        _ => {}
     }
     Verdict::No(field("wish").unwrap_or_default().to_owned())
 }
@@ -189,6 +194,8 @@ mod tests {
     fn only_a_clear_yes_approves_a_plan() {
         let said = |result: Value| judged(&result);
         assert_eq!(said(json!({ "action": "accept", "content": { "decision": "approve" } })), Verdict::Yes);
+        let edits = json!({ "action": "accept", "content": { "decision": "approve_and_accept_edits" } });
+        assert_eq!(said(edits), Verdict::YesAcceptEdits);
         let change = json!({ "action": "accept", "content": { "decision": "change", "wish": "tests first" } });
         assert_eq!(said(change), Verdict::No("tests first".into()));
         assert_eq!(said(Value::Null), Verdict::No(String::new()));

@@ -2,17 +2,22 @@
 
 use std::{
     collections::HashMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use helve_agent::{Agent, Kinds, Limits, Need, Seat, Supervisor, Workshop, model::Model};
+use helve_agent::{Kinds, Limits, Need, Seat, Supervisor, Wake, Workshop, model::Model};
 use helve_contract::{
     Call, Error, Result, Session, async_trait,
-    ports::{AgentKind, AgentOrder, AgentReport, Agents, OwnAgent, Until},
+    ports::{AgentKind, AgentOrder, AgentReport, Agents, Delivery, OwnAgent, Until},
 };
 use helve_engine::Engine;
 
-use crate::{remark, workshop::Bench};
+use crate::{
+    config::{Settings, Trust, read_limited},
+    remark,
+    workshop::Bench,
+};
 
 /// A workshop that does not keep itself open.
 struct Door(Weak<Bench>);
@@ -35,17 +40,66 @@ impl Workshop for Door {
 /// A supervisor for sessions in this dialect.
 pub(crate) fn hire(bench: &Bench, me: Weak<Bench>, dialect: &str) -> Arc<Supervisor> {
     let settings = bench.settings();
-    let mut kinds = Kinds::of_dialect(dialect);
-    let mut remarks = Vec::new();
     let agents = &settings.config.agents;
-    for folder in &agents.folders {
-        kinds.folder(folder, &mut remarks);
-    }
+    let mut remarks = Vec::new();
+    let kinds = kinds(settings, bench.state(), dialect, &mut remarks);
     for text in remarks {
         remark!("helve: {text}");
     }
-    let limits = Limits { at_once: agents.max, ..Limits::default() };
-    Supervisor::new(Arc::new(Door(me)), bench.store().clone(), kinds, limits)
+    let mut limits = Limits { at_once: agents.max, ..Limits::default() };
+    let time = agents.time_secs.duration();
+    if !time.is_zero() {
+        (limits.delegate_time, limits.spawn_time) = (time, time);
+    }
+    let models = &agents.models;
+    let models = [("sonnet", &models.sonnet), ("opus", &models.opus), ("haiku", &models.haiku)];
+    let models = models.into_iter().filter_map(|(alias, model)| Some((alias.to_owned(), model.clone()?))).collect();
+    let waker = Arc::new(Waker(me.clone()));
+    Supervisor::configured(Arc::new(Door(me)), bench.store().clone(), kinds, limits, models, Some(waker))
+}
+
+/// Wakes conversations by what the program says later that wakes them.
+struct Waker(Weak<Bench>);
+
+#[async_trait]
+impl Wake for Waker {
+    async fn wake(&self, session: &str, text: &str) -> Option<Delivery> {
+        let bench = self.0.upgrade()?;
+        bench.waker()?.wake(session, text).await
+    }
+}
+
+/// The kinds of agents for this dialect: built in, from `agents.folders`, and from `.claude/agents` of the workspace as
+/// far as `helve config trust` accepted the files. What cannot be used is said in `remarks`.
+pub(crate) fn kinds(settings: &Settings, state: &Path, dialect: &str, remarks: &mut Vec<String>) -> Kinds {
+    let mut kinds = Kinds::of_dialect(dialect);
+    let agents = &settings.config.agents;
+    for folder in &agents.folders {
+        kinds.folder(folder, remarks);
+    }
+    if !agents.claude_folder {
+        return kinds;
+    }
+    let trust = Trust::new(state);
+    let mut ignored = 0;
+    for path in project_agents(settings) {
+        match read_limited(&path) {
+            Ok(bytes) if trust.holds(&path, &bytes) => {
+                kinds.text(&path, &String::from_utf8_lossy(&bytes), remarks);
+            }
+            _ => ignored += 1,
+        }
+    }
+    if ignored > 0 {
+        remarks
+            .push(format!("{ignored} agents in .claude/agents are ignored; read them, then run `helve config trust`"));
+    }
+    kinds
+}
+
+/// The files in `.claude/agents` of the workspace.
+pub fn project_agents(settings: &Settings) -> Vec<PathBuf> {
+    Kinds::files(&settings.workspace.join(".claude").join("agents"))
 }
 
 /// Agents for sessions that no loop of this program drives: the model is looked for when the first agent is started.
@@ -68,9 +122,8 @@ impl OnDemand {
         let engine = bench.engine(id).ok_or_else(|| Error::failed(format!("the session {id} is not open here")))?;
         let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         if !seats.contains_key(id) {
-            let mut agent = Agent::new(engine, call.session.clone(), bench.model(None)?);
-            agent.budget = bench.budget();
-            seats.insert(id.clone(), self.supervisor.seat(&mut agent));
+            let (session, model) = (call.session.clone(), bench.model(None)?);
+            seats.insert(id.clone(), self.supervisor.seat_external(engine, session, model, bench.budget()));
         }
         Ok(())
     }
@@ -94,7 +147,7 @@ impl Agents for OnDemand {
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>> {
         self.supervisor.stop(call, id).await
     }
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()> {
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
         self.supervisor.tell(call, session, text).await
     }
     async fn own(&self, call: &Call) -> Result<OwnAgent> {

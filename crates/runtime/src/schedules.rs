@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving};
+use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving, ToOrigin};
 use helve_contract::ports::{Scheduling, WallClock};
 
 use crate::{config::Settings, fault::Fault, workshop::Bench};
@@ -16,6 +16,7 @@ pub fn rules(settings: &Settings, dialect: Option<&str>) -> Scheduling {
         most: config.max_per_user,
         channel: config.channel.clone(),
         dialect: dialect.map(str::to_owned),
+        is_driven: false,
     }
 }
 
@@ -46,9 +47,11 @@ pub fn driver_beside(
 ) -> Result<Scheduler, Fault> {
     let settings = bench.settings();
     let mut fire = AgentFire::new(bench.clone());
-    fire.live = live;
+    fire.live.clone_from(&live);
+    fire.mode = settings.config.schedule.mode.and_then(|mode| mode.as_str().parse().ok());
     fire.budget.turns = Some(settings.config.schedule.max_turns);
     fire.budget.cost = Some(settings.config.schedule.max_cost);
     let store = bench.store().clone();
+    let notify = Arc::new(ToOrigin { store: store.clone(), live, next: notify });
     Ok(Scheduler::new(store, Arc::new(WallClock), Arc::new(fire), driving(settings))?.telling(notify))
 }

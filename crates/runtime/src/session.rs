@@ -8,9 +8,10 @@ use helve_contract::{
     Access, Ports, Reading, Session,
     ports::{Host, Nobody},
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, ModeSwitch, Spill};
+use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
+    crew,
     fault::Fault,
     guard, outside, schedules,
     setup::{self, HAND, Room, Wish},
@@ -85,6 +86,8 @@ impl<'a> SessionBuilder<'a> {
             // Whoever calls by hand may call every tool, unless a role was asked for.
             dialect.default_role = None;
         }
+        let kinds = crew::kinds(bench.settings(), bench.state(), dialect.name, &mut Vec::new());
+        let dialect = helve_dialects::with_agent_kinds(dialect, &kinds.listed());
         let lasting = dialect.reading == Reading::Virtual || !matches!(self.caller, Caller::Person);
         let wish = Wish {
             run: folder_name(&need.id)?.to_owned(),
@@ -104,6 +107,8 @@ impl<'a> SessionBuilder<'a> {
         session.tolerant = settings.config.tools.tolerant_edit;
         session.command_timeout = settings.command_timeout();
         session.scheduling = schedules::rules(settings, Some(dialect.name));
+        session.scheduling.is_driven = bench.drives_schedules();
+        session.user = setup::user(settings);
         session.errand.clone_from(&need.errand);
         session.draft = setup::draft(settings, dialect.name, &session);
         guard::prepare(settings, &mut session)?;
@@ -156,7 +161,12 @@ impl<'a> SessionBuilder<'a> {
         session.taint = parent.taint.beneath();
         session.salt.clone_from(&parent.salt);
         self.name(&mut session);
-        let engine = self.engine(builder, self.gate(mode, somebody)?, &spill)?;
+        let mut gate = self.gate(mode, somebody)?;
+        if above.mode().get() != Mode::Plan {
+            // Plan mode reads pages unasked; a parent that would be asked cannot pass that on.
+            gate = gate.asking_web_in_plan();
+        }
+        let engine = self.engine(builder, gate, &spill)?;
         Ok(self.opened(engine, session, &spill))
     }
 

@@ -431,6 +431,11 @@ pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
     Ok(guard::careful(settings, gate))
 }
 
+/// The user whose memory, schedules and conversations are used: `--user`, or the setting, or the one local user.
+pub fn user(settings: &Settings) -> String {
+    settings.config.user.clone().unwrap_or_else(|| "user".to_owned())
+}
+
 /// The mode that the settings name, if they do.
 pub fn mode(settings: &Settings) -> Option<Mode> {
     settings.config.approval.mode?.as_str().parse().ok()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helve_agent::{Agent, Inbox, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
 use helve_contract::ports::{SessionRecord, Store, Which};
 
-use crate::{fault::Fault, state, workshop::Bench};
+use crate::{fault::Fault, setup, state, workshop::Bench};
 
 /// Which conversation is wanted.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +87,8 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
 /// The last conversation of this workspace.
 async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     let workspace = bench.settings().workspace.to_string_lossy().into_owned();
-    let which = Which { top_only: true, workspace: Some(workspace.clone()), most: 1, ..Which::default() };
+    let user = Some(setup::user(bench.settings()));
+    let which = Which { user, top_only: true, workspace: Some(workspace.clone()), most: 1, ..Which::default() };
     let (found, _) = bench.store().conversations(&which).await?;
     found.into_iter().next().ok_or_else(|| {
         Fault::usage(format!(

@@ -3,12 +3,15 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use helve_agent::{
-    Budget, Need, Supervisor, Workshop,
+    Budget, Need, Supervisor, Wake, Workshop,
     model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
 };
 use helve_contract::{
@@ -46,6 +49,10 @@ pub struct Bench {
     store: Arc<dyn Store>,
     person: OnceLock<Somebody>,
     pub(crate) ear: OnceLock<Ear>,
+    /// Opens conversations that get a message from another one, where this program can.
+    waker: OnceLock<Arc<dyn Wake>>,
+    /// Whether this program runs schedules when they are due.
+    drives_schedules: AtomicBool,
     /// Who hears what is said; the store was made before anybody listened.
     overheard: Arc<OnceLock<Heard>>,
     /// One for each dialect, made when it is first needed.
@@ -140,6 +147,8 @@ impl Bench {
             tasks: runtime.handle().clone(),
             person: OnceLock::new(),
             ear: OnceLock::new(),
+            waker: OnceLock::new(),
+            drives_schedules: AtomicBool::new(false),
             supervisors: Mutex::default(),
             made: Mutex::default(),
             rooms: Mutex::default(),
@@ -226,6 +235,26 @@ impl Bench {
     /// Says who hears what is said in every conversation, from now on.
     pub fn overhear(&self, heard: Heard) {
         _ = self.overheard.set(heard);
+    }
+
+    /// Says what opens conversations that get a message from another one.
+    pub fn wake_with(&self, waker: Arc<dyn Wake>) {
+        _ = self.waker.set(waker);
+    }
+
+    /// What opens conversations that get a message from another one.
+    pub(crate) fn waker(&self) -> Option<&Arc<dyn Wake>> {
+        self.waker.get()
+    }
+
+    /// Says that this program runs schedules when they are due. Sessions that are opened from now on know it.
+    pub fn drive_schedules(&self) {
+        self.drives_schedules.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this program runs schedules when they are due.
+    pub(crate) fn drives_schedules(&self) -> bool {
+        self.drives_schedules.load(Ordering::SeqCst)
     }
 
     /// What one turn may take, by the settings.

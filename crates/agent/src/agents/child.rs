@@ -6,7 +6,7 @@ use std::{
 };
 
 use helve_contract::{
-    CancellationToken, Media, Progress,
+    CancellationToken, Media, Progress, Refusal,
     ports::{AgentReport, AgentState, Spent, Until},
 };
 use helve_engine::Engine;
@@ -16,7 +16,7 @@ use super::{
     purse::{Purse, sum},
     transcript::Transcript,
 };
-use crate::{Event, Watcher};
+use crate::{Charges, Event, Watcher};
 
 /// How much of what it said is kept in memory; the transcript has all.
 const SAID: usize = 256 << 10;
@@ -48,6 +48,7 @@ struct Done {
     turns: u32,
     calls: u32,
     spent: Spent,
+    refused: u32,
     media: Vec<Media>,
     ran: Option<Duration>,
     /// Why it is being ended, when that is not the caller's wish.
@@ -165,11 +166,29 @@ impl Child {
                         progress(&format!("{name} {input}\n"));
                     }
                 }
-                Event::Called { name, reply, .. } => child.sent(&engine, name, &reply.media),
+                Event::Called { name, reply, .. } => {
+                    if matches!(reply.refusal, Some(Refusal::Rule | Refusal::Approval)) {
+                        child.done().refused += 1;
+                    }
+                    child.sent(&engine, name, &reply.media);
+                }
                 Event::Spent(spent) => child.pays(*spent, &purses),
                 _ => {}
             }
         })
+    }
+
+    /// What it and its own agents have used.
+    pub(super) fn charges(&self) -> Charges {
+        let done = self.done();
+        Charges { spent: done.spent, refused: done.refused }
+    }
+
+    /// Adds what an agent of its own has used.
+    pub(super) fn charge(&self, charges: Charges) {
+        let mut done = self.done();
+        done.spent = sum(done.spent, charges.spent);
+        done.refused += charges.refused;
     }
 
     fn asked(&self) {

@@ -1,6 +1,10 @@
 //! Kinds of agents: built in, from Markdown files with front matter, or configured.
 
-use std::{fs, io::Read, path::Path};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use helve_contract::ports::AgentKind;
 use helve_engine::Mode;
@@ -90,15 +94,30 @@ impl Kinds {
         self.kinds.push(kind);
     }
 
-    /// Those that the Markdown files of a folder describe. What cannot be used is said in `remarks`.
-    pub fn folder(&mut self, folder: &Path, remarks: &mut Vec<String>) {
-        let Ok(entries) = fs::read_dir(folder) else { return };
+    /// The Markdown files of a folder, in the order of their names.
+    #[must_use]
+    pub fn files(folder: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         files.retain(|path| path.extension().is_some_and(|it| it == "md"));
         files.sort();
+        files
+    }
+
+    /// The one that the text of a Markdown file describes. What cannot be used is said in `remarks`.
+    pub fn text(&mut self, path: &Path, text: &str, remarks: &mut Vec<String>) {
+        match parse(text) {
+            Ok(kind) => self.add(kind),
+            Err(why) => remarks.push(format!("{} describes no agent: {why}", path.display())),
+        }
+    }
+
+    /// Those that the Markdown files of a folder describe. What cannot be used is said in `remarks`.
+    pub fn folder(&mut self, folder: &Path, remarks: &mut Vec<String>) {
+        let files = Self::files(folder);
         for path in files.iter().take(MOST_FILES) {
-            match read(path).and_then(|text| parse(&text)) {
-                Ok(kind) => self.add(kind),
+            match read(path) {
+                Ok(text) => self.text(path, &text, remarks),
                 Err(why) => remarks.push(format!("{} describes no agent: {why}", path.display())),
             }
         }
@@ -113,8 +132,9 @@ impl Kinds {
         self.kinds.iter().find(|kind| kind.name == name)
     }
 
-    /// All of them.
-    pub(super) fn listed(&self) -> Vec<AgentKind> {
+    /// All of them, by name and with what they are for.
+    #[must_use]
+    pub fn listed(&self) -> Vec<AgentKind> {
         self.kinds.iter().map(|kind| AgentKind { name: kind.name.clone(), about: kind.about.clone() }).collect()
     }
 }

@@ -11,4 +11,4 @@ mod supervisor;
 mod transcript;
 
 pub use kinds::{Hands, Kind, Kinds};
-pub use supervisor::{Inbox, Limits, Seat, Supervisor};
+pub use supervisor::{Inbox, Limits, MODEL_ALIASES, Seat, Supervisor, Wake};

@@ -47,6 +47,11 @@ impl Purse {
         inner.spent = sum(inner.spent, spent);
     }
 
+    /// Begins anew.
+    pub(super) fn reset(&self) {
+        *self.lock() = Inner { since: Instant::now(), turns: 0, spent: Spent::default() };
+    }
+
     /// What an agent may spend that is started now.
     pub(super) fn left(&self) -> Budget {
         let inner = self.lock();

@@ -1,7 +1,7 @@
 //! The supervisor: starts agents, keeps their books, ends them with whoever started them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -9,8 +9,8 @@ use std::{
 use helve_contract::{
     Call, Error, Result, Session, async_trait,
     ports::{
-        Activity, AgentKind, AgentOrder, AgentReport, AgentState, Agents, Message, OwnAgent, Part, SessionRecord,
-        Speaker, State, Store, Until,
+        Activity, AgentKind, AgentOrder, AgentReport, AgentState, Agents, Delivery, Message, OwnAgent, Part,
+        SessionRecord, Speaker, State, Store, TimeLimit, Until,
     },
 };
 use helve_engine::Engine;
@@ -24,7 +24,7 @@ use super::{
     rights::{self, Rights},
     transcript::Transcript,
 };
-use crate::{Agent, Ended, Event, Handle, Need, Outcome, Watcher, Workshop, model::Model, prompt};
+use crate::{Agent, Budget, Charges, Ended, Event, Handle, Need, Outcome, Watcher, Workshop, model::Model, prompt};
 
 /// How long an agent that is stopped has to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,8 +33,23 @@ const REMEMBERED: usize = 256;
 /// How much of its words goes into the message about an agent's end.
 const TOLD: usize = 16 << 10;
 
-/// Where a message for a conversation goes. It must not block.
-pub type Inbox = Arc<dyn Fn(String) + Send + Sync>;
+/// Where a message for a conversation goes, and what became of it; `None`: the conversation is not open any more. It
+/// must not block.
+pub type Inbox = Arc<dyn Fn(String) -> Option<Delivery> + Send + Sync>;
+
+/// Opens conversations of the store that are not open, in a process that can run them.
+#[async_trait]
+pub trait Wake: Send + Sync {
+    /// Begins a turn of a conversation with this message, or adds it to the turn that runs. `None`: this process does
+    /// not run that conversation.
+    async fn wake(&self, session: &str, text: &str) -> Option<Delivery>;
+}
+
+/// Bills a conversation for what an agent has used.
+type Charge = Arc<dyn Fn(Charges) + Send + Sync>;
+
+/// Names of models that an order may use and that no endpoint knows. A setting says what they stand for.
+pub const MODEL_ALIASES: [&str; 3] = ["sonnet", "opus", "haiku"];
 
 /// How much may be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +60,21 @@ pub struct Limits {
     pub depth: u32,
     /// Turns of an agent, when nobody says fewer.
     pub turns: u32,
+    /// How long a delegated goal may take.
+    pub delegate_time: Duration,
+    /// How long a spawned session may take.
+    pub spawn_time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { at_once: 16, depth: 1, turns: 50 }
+        Self {
+            at_once: 16,
+            depth: 1,
+            turns: 50,
+            delegate_time: Duration::from_secs(120),
+            spawn_time: Duration::from_secs(300),
+        }
     }
 }
 
@@ -60,6 +85,9 @@ pub struct Supervisor {
     store: Arc<dyn Store>,
     kinds: Kinds,
     limits: Limits,
+    /// What the names in [`MODEL_ALIASES`] stand for; one that is not here stands for the parent's model.
+    models: BTreeMap<String, String>,
+    waker: Option<Arc<dyn Wake>>,
     /// Calls of one answer start agents side by side; those beyond the limit wait for their turn.
     turns: Semaphore,
     book: Mutex<Book>,
@@ -82,6 +110,10 @@ struct Member {
     purses: Vec<Arc<Purse>>,
     watcher: Watcher,
     inbox: Inbox,
+    handle: Handle,
+    charge: Charge,
+    /// Whether another program drives it, so that it has no turns here.
+    is_external: bool,
     /// 0: nobody started it.
     depth: u32,
     /// Tells a seat from a later one of the same session.
@@ -106,19 +138,51 @@ impl Drop for Seat {
 impl Supervisor {
     /// A supervisor of agents of these kinds.
     pub fn new(workshop: Arc<dyn Workshop>, store: Arc<dyn Store>, kinds: Kinds, limits: Limits) -> Arc<Self> {
+        Self::configured(workshop, store, kinds, limits, BTreeMap::new(), None)
+    }
+
+    /// The same, with what the names in [`MODEL_ALIASES`] stand for, and with what wakes conversations that have no
+    /// seat here.
+    pub fn configured(
+        workshop: Arc<dyn Workshop>,
+        store: Arc<dyn Store>,
+        kinds: Kinds,
+        limits: Limits,
+        models: BTreeMap<String, String>,
+        waker: Option<Arc<dyn Wake>>,
+    ) -> Arc<Self> {
         let turns = Semaphore::new(limits.at_once);
-        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, turns, book: Mutex::default() })
+        let book = Mutex::default();
+        Arc::new_cyclic(|me| Self { me: me.clone(), workshop, store, kinds, limits, models, waker, turns, book })
     }
 
     /// Gives a conversation a seat: from now on it may start agents, and hears of their end after its turn. Its watcher
     /// is replaced by one that also counts what it spends.
     pub fn seat(&self, agent: &mut Agent) -> Seat {
-        let handle = agent.handle.clone();
-        self.seat_with(agent, Arc::new(move |words| handle.follow_up(words)))
+        let inbox = waiting_inbox(&agent.handle);
+        self.seat_with(agent, inbox)
+    }
+
+    /// Gives a seat to a session that another program drives, such as one over MCP: its calls may start agents.
+    pub fn seat_external(
+        &self,
+        engine: Arc<Engine>,
+        session: Arc<Session>,
+        model: Arc<dyn Model>,
+        budget: Budget,
+    ) -> Seat {
+        let mut agent = Agent { budget, ..Agent::new(engine, session, model) };
+        let inbox = waiting_inbox(&agent.handle);
+        self.seated(&mut agent, inbox, true)
     }
 
     /// The same, with another place for messages: one that wakes the conversation when it is idle.
     pub fn seat_with(&self, agent: &mut Agent, inbox: Inbox) -> Seat {
+        self.seated(agent, inbox, false)
+    }
+
+    fn seated(&self, agent: &mut Agent, inbox: Inbox, is_external: bool) -> Seat {
+        let handle = agent.handle.clone();
         let purse = Purse::new(agent.budget);
         let member = Member {
             engine: agent.engine.clone(),
@@ -127,6 +191,9 @@ impl Supervisor {
             watcher: agent.watcher.clone(),
             purses: vec![purse.clone()],
             inbox,
+            charge: Arc::new(move |charges| handle.charge(charges)),
+            handle: agent.handle.clone(),
+            is_external,
             depth: 0,
             seat: Arc::new(()),
         };
@@ -235,6 +302,10 @@ impl Supervisor {
     /// Everything that an agent needs, within its parent's rights.
     async fn raise(&self, call: &Call, parent: &Member, order: &AgentOrder) -> Result<(Arc<Child>, Agent)> {
         let (id, kind) = self.identity(call, order).await?;
+        if parent.is_external && self.children(&call.session.id).is_empty() {
+            // Nobody here sees where a turn of that program begins, so a budget holds for agents that run together.
+            parent.purses.iter().for_each(|purse| purse.reset());
+        }
         if let Some(why) = parent.purses.iter().find_map(|purse| purse.empty()) {
             return Err(Error::failed(format!("no agent can be started: {why}; end your turn")));
         }
@@ -258,7 +329,7 @@ impl Supervisor {
         let (engine, session) = self.workshop.equip(&need)?;
         rights::apart(&engine, &parent.engine)?;
         rights.hold(&engine, &session, &call.session)?;
-        let model = match order.model.as_deref().or(kind.model.as_deref()) {
+        let model = match order.model.as_deref().or(kind.model.as_deref()).and_then(|name| self.model_name(name)) {
             Some(name) => self.workshop.model(Some(name))?,
             None => parent.model.clone(),
         };
@@ -286,17 +357,32 @@ impl Supervisor {
         Ok((child, agent))
     }
 
+    /// The model that a name stands for; `None`: the parent's.
+    fn model_name<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        match self.models.get(name) {
+            Some(model) => Some(model),
+            None if MODEL_ALIASES.contains(&name) => None,
+            None => Some(name),
+        }
+    }
+
     /// Enters an agent into the books, unless there are too many.
     fn enter(&self, child: &Arc<Child>, agent: &mut Agent, parent: &Member) -> Result<()> {
         let purse = Purse::new(agent.budget);
-        let handle = agent.handle.clone();
+        let (handle, of_child) = (agent.handle.clone(), child.clone());
         let member = Member {
             engine: agent.engine.clone(),
             model: agent.model.clone(),
             user: agent.session.user.clone(),
             purses: std::iter::once(purse.clone()).chain(parent.purses.iter().cloned()).collect(),
             watcher: agent.watcher.clone(),
-            inbox: Arc::new(move |words| handle.follow_up(words)),
+            inbox: waiting_inbox(&agent.handle),
+            charge: Arc::new(move |charges| {
+                handle.charge(charges);
+                of_child.charge(charges);
+            }),
+            handle: agent.handle.clone(),
+            is_external: false,
             depth: parent.depth + 1,
             seat: Arc::new(()),
         };
@@ -331,11 +417,16 @@ impl Supervisor {
         end_commands(&agent.session).await;
         self.book().members.remove(&child.id);
         let stopped = state == AgentState::Stopped;
+        // Before whoever waits for its end goes on: what it used is on its parent's bill by then.
+        let charges = child.charges();
+        // A conversation that another program keeps has no record here, and needs none.
+        _ = self.store.append(&child.parent, &[], charges.spent).await;
+        (parent.charge)(charges);
         child.end(state, &text);
         (parent.watcher)(&told(true));
         // Who stopped it knows.
         if child.background && !stopped {
-            (parent.inbox)(message(&child));
+            _ = (parent.inbox)(message(&child));
         }
     }
 
@@ -446,6 +537,12 @@ impl Agents for Supervisor {
             call.cancel.run_until_cancelled(self.turns.acquire()).await.ok_or(Error::Cancelled)?.ok()
         };
         self.full(&self.book())?;
+        let mut order = order;
+        order.timeout = order.timeout.or(match order.limit {
+            TimeLimit::Unlimited => None,
+            TimeLimit::Delegate => Some(self.limits.delegate_time),
+            TimeLimit::Spawn => Some(self.limits.spawn_time),
+        });
         let (child, mut agent) = self.raise(call, &parent, &order).await?;
         self.enter(&child, &mut agent, &parent)?;
         let me = self.me.upgrade().ok_or(Error::Cancelled)?;
@@ -493,40 +590,38 @@ impl Agents for Supervisor {
         Ok(Some(child.report()))
     }
 
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()> {
-        let unknown = || {
-            let shown: String = session.chars().take(64).collect();
-            Error::failed(format!("there is no conversation `{}` of this user", shown.escape_debug()))
-        };
-        let words = format!("[message from conversation {}]\n{text}", call.session.id);
-        let live = self.book().members.get(session).cloned();
-        if let Some(member) = live {
-            if member.user != call.session.user {
-                return Err(unknown());
-            }
-            (member.inbox)(words);
-            return Ok(());
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>> {
+        let live = self.book().members.get(session).cloned().filter(|member| !member.is_external);
+        if let Some(member) = live.filter(|member| member.user == call.session.user)
+            && let Some(delivery) = (member.inbox)(text.to_owned())
+        {
+            return Ok(Some(delivery));
         }
-        let record = self.store.conversation(session).await?;
-        record.filter(|record| record.user == call.session.user).ok_or_else(unknown)?;
-        let last = self.store.messages(session, None, 1).await?;
-        if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
-            return Err(Error::failed("that conversation is in the middle of a turn elsewhere; try again later"));
+        match &self.waker {
+            Some(waker) => Ok(waker.wake(session, text).await),
+            None => Ok(None),
         }
-        let message =
-            Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text: words }], created: call.now() };
-        self.store.append(session, &[message], helve_contract::ports::Spent::default()).await?;
-        Ok(())
     }
 
     async fn own(&self, call: &Call) -> Result<OwnAgent> {
         let name = call.session.agent.clone();
-        // A session that the supervisor knows makes this call in the middle of its turn.
-        Ok(match self.member(call) {
-            Ok(member) => OwnAgent { name, model: Some(member.model.name().to_owned()), activity: Activity::Active },
-            Err(_) => OwnAgent { name, ..OwnAgent::default() },
+        Ok(match self.member(call).ok().filter(|member| !member.is_external) {
+            Some(member) => {
+                let activity = if member.handle.is_busy() { Activity::Active } else { Activity::Idle };
+                OwnAgent { name, model: Some(member.model.name().to_owned()), activity }
+            }
+            None => OwnAgent { name, ..OwnAgent::default() },
         })
     }
+}
+
+/// An inbox whose messages are read after the turn that runs, or at the next one.
+fn waiting_inbox(handle: &Handle) -> Inbox {
+    let handle = handle.clone();
+    Arc::new(move |words| {
+        handle.follow_up(words);
+        Some(if handle.is_busy() { Delivery::Running } else { Delivery::Waiting })
+    })
 }
 
 /// Waits for an agent's end; one that takes too long is ended.

@@ -7,23 +7,29 @@ use helve_contract::{
     ports::{Notification, RunStatus, Schedule, ScheduleRun},
 };
 
+use helve_engine::Mode;
+use helve_tools::schedule::RUN_PREFIX;
+
 use super::{Fire, Fired, MARKER, conclude::title};
 use crate::{Agent, Budget, Ended, Event, Need, Outcome, Watcher, Workshop};
-
-/// A run must not make schedules: a task that plans itself anew would never end.
-const WITHOUT: [&str; 4] = ["cron", "schedule_create", "schedule_edit", "schedule_delete"];
 
 /// Brings a message into a conversation that goes on in this process.
 #[async_trait]
 pub trait Deliver: Send + Sync {
     /// Says something in a conversation, and waits for the answer. `None`: it is not open here.
     async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired>;
+    /// Adds a note to a conversation, which its model reads at the next turn. `false`: it is not open here.
+    async fn note(&self, _session: &str, _text: &str) -> bool {
+        false
+    }
 }
 
 /// Fires a run as a turn of an agent.
 pub struct AgentFire {
     /// Makes tools, session and model.
     pub workshop: Arc<dyn Workshop>,
+    /// What a run may do without an approval; `None`: what the workshop gives.
+    pub mode: Option<Mode>,
     /// What a run may cost; the operator's alone.
     pub budget: Budget,
     /// The conversations that are open in this process, where there are any.
@@ -36,16 +42,16 @@ impl AgentFire {
     /// Runs by this workshop, with the usual budget: ten turns and half a dollar.
     pub fn new(workshop: Arc<dyn Workshop>) -> Self {
         let budget = Budget { turns: Some(10), cost: Some(0.5), ..Budget::default() };
-        Self { workshop, budget, live: None, watcher: Arc::new(|_: &Event| {}) }
+        Self { workshop, mode: None, budget, live: None, watcher: Arc::new(|_: &Event| {}) }
     }
 
     async fn turn(&self, schedule: &Schedule, words: &str, cancel: CancellationToken) -> helve_contract::Result<Fired> {
         let need = Need {
             // A conversation of its own has no history: every run begins anew.
-            id: schedule.session.clone().unwrap_or_else(|| format!("scheduled:{}", schedule.id)),
+            id: schedule.session.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", schedule.id)),
             dialect: schedule.dialect.clone(),
             user: Some(schedule.user.clone()),
-            without: WITHOUT.map(str::to_owned).to_vec(),
+            mode: self.mode,
             workspace: schedule.workspace.clone().map(Into::into),
             alone: true,
             ..Need::default()
@@ -83,6 +89,9 @@ impl Fire for AgentFire {
     }
 }
 
+/// How the user allows what was refused.
+const ALLOW: &str = "The setting `schedule.mode` says what scheduled runs may do";
+
 /// What the model hears when a schedule is due.
 pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
     let mut words = match (&schedule.session, &schedule.name) {
@@ -107,15 +116,22 @@ pub fn prompt(schedule: &Schedule, run: &ScheduleRun) -> String {
 impl From<Outcome> for Fired {
     fn from(outcome: Outcome) -> Self {
         let (status, why) = match outcome.ended {
+            Ended::Done if outcome.refused > 0 => (RunStatus::Refused, None),
             Ended::Done => (RunStatus::Success, None),
             Ended::Cancelled => (RunStatus::Cancelled, Some("cancelled".to_owned())),
             Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => (RunStatus::Failed, Some(why)),
+        };
+        let refused = match outcome.refused {
+            0 => String::new(),
+            1 => format!("\n\n[1 call was refused. {ALLOW}]"),
+            many => format!("\n\n[{many} calls were refused. {ALLOW}]"),
         };
         let output = match (why, outcome.text.is_empty()) {
             (None, _) => outcome.text,
             (Some(why), true) => format!("Error: {why}"),
             (Some(why), false) => format!("Error: {why}\n\n{}", outcome.text),
         };
+        let output = output + &refused;
         Self { output, status, turns: outcome.turns, cost: outcome.spent.cost }
     }
 }

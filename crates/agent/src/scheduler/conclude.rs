@@ -37,11 +37,12 @@ pub(super) fn conclude(
     let output = shortened(&output, LONGEST);
     let failures = match fired.status {
         RunStatus::Success | RunStatus::Running => 0,
-        RunStatus::Failed => schedule.failures.saturating_add(1),
+        RunStatus::Failed | RunStatus::Refused => schedule.failures.saturating_add(1),
         // Somebody stopped it: that says nothing about the task.
         RunStatus::Cancelled => schedule.failures,
     };
-    let failed = fired.status == RunStatus::Failed;
+    let refused = fired.status == RunStatus::Refused;
+    let failed = fired.status == RunStatus::Failed || refused;
     let one_off = matches!(schedule.cadence, Cadence::Once { .. });
     let over = settings.disable_after > 0 && failed && failures >= settings.disable_after;
     let status = match (one_off, fired.status) {
@@ -61,7 +62,10 @@ pub(super) fn conclude(
     let notice = if !failed {
         None
     } else if one_off {
-        (schedule.notification != Notification::Never).then(|| format!("Schedule {name} failed. {why}"))
+        (schedule.notification != Notification::Never).then(|| {
+            let how = if refused { "could not do its work: calls were refused" } else { "failed" };
+            format!("Schedule {name} {how}. {why}")
+        })
     } else if over {
         Some(format!("Schedule {name} was disabled after {failures} failures in a row. {why}"))
     } else if settings.tell_after > 0 && failures == settings.tell_after {
@@ -78,7 +82,9 @@ pub(super) fn conclude(
         output,
         ..run.clone()
     };
-    let result = (told && fired.status == RunStatus::Success && !run.output.is_empty()).then(|| run.output.clone());
+    // What a run says whose calls were refused is worth hearing, once.
+    let says = run.status == RunStatus::Success || (run.status == RunStatus::Refused && notice.is_none());
+    let result = (told && says && !run.output.is_empty()).then(|| run.output.clone());
     Conclusion { finish: Finish { run, status, failures, keep: settings.keep }, result, notice }
 }
 

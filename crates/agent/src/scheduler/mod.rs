@@ -6,6 +6,7 @@
 mod agent;
 mod conclude;
 mod driver;
+mod origin;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use helve_contract::{
     CancellationToken, async_trait,
     ports::{RunStatus, Schedule, ScheduleRun},
 };
+pub use origin::ToOrigin;
 
 /// Does what a schedule asks for.
 #[async_trait]

@@ -1,6 +1,7 @@
 //! Agents that a conversation starts: never more rights than it has, and ended with it.
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{Arc, LazyLock, Mutex},
     time::Duration,
@@ -8,12 +9,12 @@ use std::{
 
 use async_trait::async_trait;
 use helve_agent::{
-    Agent, Budget, Engine, Event, Hands, Kind, Kinds, Limits, Need, Seat, Supervisor, Workshop,
+    Agent, Budget, Ended, Engine, Event, Hands, Kind, Kinds, Limits, Need, Seat, Supervisor, Wake, Workshop,
     model::{Answer, Ask, Model, ModelError, Piece, Use},
 };
 use helve_contract::{
     Call, PathRules, Ports, Result, Root, Session, Workspace,
-    ports::{AgentOrder, AgentReport, AgentState, Agents, Part, Sessions, Speaker, Spent, Until},
+    ports::{AgentOrder, AgentReport, AgentState, Agents, Delivery, Part, Sessions, Speaker, Spent, TimeLimit, Until},
 };
 use helve_dialects::by_name;
 use helve_engine::{Gate, Mode, protected};
@@ -117,7 +118,7 @@ impl Workshop for Shop {
         Ok((Arc::new(builder.build().unwrap()), Arc::new(session)))
     }
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
-        Ok(Arc::new(Puppet(if name == Some("haiku") { "small" } else { "large" })))
+        Ok(Arc::new(Puppet(if name == Some("tiny-1") { "small" } else { "other" })))
     }
 }
 
@@ -145,7 +146,9 @@ impl Story {
         let mut kinds = Kinds::of_dialect("claude");
         kinds.add(Kind { name: "reader".into(), hands: Hands::Only(vec!["Read".into()]), ..Kind::default() });
         kinds.add(Kind { name: "loose".into(), mode: Some(Mode::BypassPermissions), ..Kind::default() });
-        let supervisor = Supervisor::new(shop.clone(), Arc::new(store), kinds, limits);
+        let models = BTreeMap::from([("haiku".to_owned(), "tiny-1".to_owned())]);
+        let waker = Some(Arc::new(Waker) as Arc<dyn Wake>);
+        let supervisor = Supervisor::configured(shop.clone(), Arc::new(store), kinds, limits, models, waker);
         let need = Need {
             id: "main".into(),
             mode: Some(mode),
@@ -373,6 +376,11 @@ async fn an_agent_goes_on_by_its_id() {
     );
     let small = story.start(AgentOrder { model: Some("haiku".into()), ..order("hi") }).await.unwrap();
     assert_eq!(small.model, "small");
+    // A name that no setting explains is the parent's model, and is never sent to an endpoint.
+    let main = story.start(AgentOrder { model: Some("sonnet".into()), ..order("hi") }).await.unwrap();
+    assert_eq!(main.model, "large");
+    let named = story.start(AgentOrder { model: Some("gpt-x".into()), ..order("hi") }).await.unwrap();
+    assert_eq!(named.model, "other");
 }
 
 #[tokio::test]
@@ -384,11 +392,113 @@ async fn other_sessions_do_not_see_it() {
     assert_eq!(story.supervisor.report(&other, &report.id, Until::Now).await.unwrap(), None);
     assert_eq!(story.supervisor.stop(&other, &report.id).await.unwrap(), None);
     assert_eq!(story.words_of(&report.id).await.text, "half");
-    story.supervisor.tell(&other, "main", "hello").await.unwrap();
+    assert_eq!(story.supervisor.tell(&other, "main", "hello").await.unwrap(), Some(Delivery::Waiting));
     let outcome = story.agent.say("all").await.unwrap();
-    assert!(outcome.text.ends_with("[message from conversation other]\nhello"), "{}", outcome.text);
-    assert!(story.supervisor.tell(&other, "nowhere", "hello").await.is_err());
+    assert!(outcome.text.ends_with("hello"), "{}", outcome.text);
+    assert_eq!(story.supervisor.tell(&other, "nowhere", "hello").await.unwrap(), None);
+    assert_eq!(story.supervisor.tell(&other, "asleep", "hello").await.unwrap(), Some(Delivery::Woken));
     story.supervisor.end("main").await;
+}
+
+/// Runs one conversation that is not open.
+struct Waker;
+
+#[async_trait]
+impl Wake for Waker {
+    async fn wake(&self, session: &str, _: &str) -> Option<Delivery> {
+        (session == "asleep").then_some(Delivery::Woken)
+    }
+}
+
+const START: &str = r#"{"description": "d", "prompt": "hi", "subagent_type": "general-purpose"}"#;
+
+#[tokio::test]
+async fn what_agents_use_is_on_their_parents_bill() {
+    let story = Story::new();
+    let outcome = story.agent.say(&format!("call Agent {START}")).await.unwrap();
+    // Two answers of its own, and one of the agent.
+    assert_eq!((outcome.turns, outcome.spent.prompt_tokens, outcome.spent.cost), (2, 90, 0.75));
+    let record = story.shop.store.conversation("main").await.unwrap().unwrap();
+    assert_eq!((record.spent.prompt_tokens, record.spent.cost), (90, 0.75));
+
+    let background = story.background("hi").await;
+    story.ended(&background.id).await;
+    assert_eq!(story.agent.handle.take_charges().spent.prompt_tokens, 30);
+    let record = story.shop.store.conversation("main").await.unwrap().unwrap();
+    assert_eq!(record.spent.prompt_tokens, 120);
+}
+
+#[tokio::test]
+async fn refused_calls_are_counted_with_those_of_agents() {
+    let story = Story::with(Limits::default(), Mode::AcceptEdits, Budget::default(), false);
+    let outcome = story.agent.say(r#"call Bash {"command": "rm a"}"#).await.unwrap();
+    assert_eq!((outcome.ended, outcome.refused), (Ended::Done, 1));
+    let child = story.start(order(r#"call Bash {"command": "rm a"}"#)).await.unwrap();
+    assert!(child.text.contains("nobody to ask"), "{child:?}");
+    assert_eq!(story.agent.handle.take_charges().refused, 1);
+    let outcome = story.agent.say("hi").await.unwrap();
+    assert_eq!(outcome.refused, 0);
+}
+
+#[tokio::test]
+async fn a_configured_limit_ends_an_agent_whose_order_names_none() {
+    let limits = Limits { delegate_time: Duration::from_millis(20), ..Limits::default() };
+    let story = Story::with(limits, Mode::Open, Budget::default(), false);
+    let late = story.start(AgentOrder { limit: TimeLimit::Delegate, ..order("wait") }).await.unwrap();
+    assert!(matches!(&late.state, AgentState::Failed(why) if why.contains("no answer within")), "{late:?}");
+}
+
+#[tokio::test]
+async fn an_agent_knows_whether_it_works() {
+    let story = Story::new();
+    let own = story.supervisor.own(&story.call).await.unwrap();
+    assert_eq!((own.model.as_str(), own.is_working), ("large", Some(false)));
+    let agent = story.agent.clone();
+    let working = tokio::spawn(async move { agent.say("wait").await });
+    while !story.agent.handle.is_busy() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(story.supervisor.own(&story.call).await.unwrap().is_working, Some(true));
+    story.agent.handle.cancel();
+    working.abort();
+}
+
+#[tokio::test]
+async fn a_session_that_another_program_drives_may_start_agents() {
+    let story = Story::new();
+    let need = Need { id: "mcp-1".into(), agents: Some(story.supervisor.clone()), ..Need::default() };
+    let (engine, session) = story.shop.equip(&need).unwrap();
+    let call = Call::new("c", session.clone());
+    let budget = Budget { cost: Some(0.2), ..Budget::default() };
+    let _seat = story.supervisor.seat_external(engine, session, Arc::new(Puppet("large")), budget);
+    for _ in 0..2 {
+        // A budget is for agents that run together: the second one is not refused for what the first one used.
+        let report = story.supervisor.start(&call, order("hi")).await.unwrap();
+        assert_eq!(report.state, AgentState::Done, "{report:?}");
+    }
+    let own = story.supervisor.own(&call).await.unwrap();
+    assert_eq!((own.model.as_str(), own.is_working), ("unknown", None));
+}
+
+#[tokio::test]
+async fn the_model_is_told_when_plan_mode_begins_and_ends() {
+    let story = Story::with(Limits::default(), Mode::Plan, Budget::default(), false);
+    let notes = async || {
+        let messages = story.agent.history().await.unwrap();
+        let notes = messages.into_iter().filter(|it| it.role == Speaker::System).flat_map(|it| it.parts);
+        notes.filter_map(|it| if let Part::Text { text } = it { Some(text) } else { None }).collect::<Vec<_>>()
+    };
+    story.agent.say("hi").await.unwrap();
+    story.agent.say("hi again").await.unwrap();
+    let first = notes().await;
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].starts_with("Plan mode is on.") && first[0].ends_with("end your turn with it."), "{first:?}");
+    story.agent.engine.mode().set(Mode::Default);
+    story.agent.say("and now").await.unwrap();
+    assert_eq!(notes().await[1], "Plan mode has ended. You may carry out the work.");
+    story.agent.engine.mode().set(Mode::Plan);
+    story.agent.say("plan again").await.unwrap();
+    assert_eq!(notes().await.len(), 3);
 }
 
 impl Story {

@@ -1,6 +1,6 @@
 //! `helve config`: the settings in force and where each came from; trust in a project's own file.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use helve_mcp::client::{Folders, Servers};
@@ -124,7 +124,12 @@ fn as_json(settings: &Settings) -> Result<(), Fault> {
 
 fn trust(choice: &Choice) -> Result<(), Fault> {
     let settings = choice.settings_quietly(Vec::new())?;
+    let agents = helve_runtime::crew::project_agents(&settings);
+    let trusted = trust_agents(&settings, &agents)?;
     let Some(file) = project_file(&top(&settings)) else {
+        if trusted > 0 {
+            return Ok(());
+        }
         return Err(Fault::failed(format!(
             "there is no helve.toml or helve.yaml in {}; nothing to trust",
             settings.workspace.display()
@@ -149,6 +154,23 @@ fn trust(choice: &Choice) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Accepts the agents that the project describes, as they are now. How many there are.
+fn trust_agents(settings: &Settings, agents: &[PathBuf]) -> Result<usize, Fault> {
+    if agents.is_empty() {
+        return Ok(0);
+    }
+    let (folder, note) = state::open(settings)?;
+    if let Some(note) = note {
+        remark!("helve: {note}");
+    }
+    let trust = Trust::new(&folder);
+    for path in agents {
+        trust.add_file(path)?;
+        say!("the agent {} is trusted as it is now", crate::print::harmless(&path.to_string_lossy()));
+    }
+    Ok(agents.len())
+}
+
 fn untrust(choice: &Choice) -> Result<(), Fault> {
     let settings = choice.settings_quietly(Vec::new())?;
     let file = match &settings.project {
@@ -156,7 +178,15 @@ fn untrust(choice: &Choice) -> Result<(), Fault> {
         Standing::Absent => settings.workspace.join("helve.toml"),
     };
     let known = match state::place(&settings) {
-        Some(folder) => Trust::new(&folder).remove(&file)?,
+        Some(folder) => {
+            let trust = Trust::new(&folder);
+            for path in helve_runtime::crew::project_agents(&settings) {
+                if trust.remove(&path)? {
+                    say!("the agent {} is no longer trusted", crate::print::harmless(&path.to_string_lossy()));
+                }
+            }
+            trust.remove(&file)?
+        }
         None => false,
     };
     if known {

@@ -12,8 +12,6 @@ use crate::{
     say, setup, state,
 };
 
-/// Whose notes they are.
-const USER: &str = "user";
 /// How many notes are looked at.
 const MOST: u64 = 100_000;
 
@@ -76,7 +74,7 @@ impl Args {
             Command::List(listing) => list(&listing, |_| true)?,
             Command::Held(listing) => list(&listing, |note| note.held)?,
             Command::Release(One { choice, id }) => {
-                let freed = with_notes(&choice, async |store| Ok(store.release_note(USER, &id).await?))?;
+                let freed = with_notes(&choice, async |store, user| Ok(store.release_note(user, &id).await?))?;
                 if !freed {
                     return Err(Fault::failed(format!(
                         "no note {} is held back; `helve memory held` lists those that are",
@@ -86,7 +84,7 @@ impl Args {
                 say!("{id} is found from now on");
             }
             Command::Forget(One { choice, id }) => {
-                let gone = with_notes(&choice, async |store| Ok(store.forget_note(USER, &id).await?))?;
+                let gone = with_notes(&choice, async |store, user| Ok(store.forget_note(user, &id).await?))?;
                 if !gone {
                     return Err(Fault::failed(format!(
                         "there is no note {}; `helve memory list` lists them",
@@ -101,7 +99,7 @@ impl Args {
 }
 
 fn list(listing: &Listing, wanted: fn(&Note) -> bool) -> Result<(), Fault> {
-    let (notes, _) = with_notes(&listing.choice, async |store| Ok(store.notes(USER, 0, MOST).await?))?;
+    let (notes, _) = with_notes(&listing.choice, async |store, user| Ok(store.notes(user, 0, MOST).await?))?;
     let notes: Vec<&Note> = notes.iter().filter(|note| wanted(note)).take(listing.most).collect();
     if listing.json {
         let rows = notes.iter().map(|note| {
@@ -124,10 +122,10 @@ fn list(listing: &Listing, wanted: fn(&Note) -> bool) -> Result<(), Fault> {
 
 fn with_notes<T>(
     choice: &Choice,
-    work: impl AsyncFnOnce(&dyn helve_contract::ports::Store) -> Result<T, Fault>,
+    work: impl AsyncFnOnce(&dyn helve_contract::ports::Store, &str) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let settings = choice.settings()?;
     let (state, _) = state::open(&settings)?;
     let store = setup::store(&settings, &state);
-    setup::runtime()?.block_on(work(&*store))
+    setup::runtime()?.block_on(work(&*store, &setup::user(&settings)))
 }

@@ -42,6 +42,9 @@ pub(crate) struct Choice {
     /// The folder that tools work in; the current one when left out.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+    /// The user whose memory, schedules and conversations are used.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
     /// A setting for this run alone, such as `sandbox.network=on`. `helve config` lists them all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -72,6 +75,7 @@ impl Choice {
         let named = [
             ("dialect", "--dialect", self.dialect.clone()),
             ("role", "--role", self.role.clone()),
+            ("user", "--user", self.user.clone()),
             ("workspace", "--workspace", workspace),
         ];
         for (key, shown, text) in named {

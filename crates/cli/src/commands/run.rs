@@ -32,6 +32,8 @@ use crate::{
 const SPENT: u8 = 3;
 /// The exit code when the model went round in circles.
 const CIRCLES: u8 = 4;
+/// The exit code when the model is done and at least one of its calls was refused.
+pub(crate) const REFUSED: u8 = 5;
 /// The exit code of an interrupt.
 const INTERRUPTED: u8 = 130;
 /// More than this is no task.
@@ -42,13 +44,14 @@ const LARGEST: u64 = 16 << 20;
 /// The answer goes to standard output, a line for each call of a tool to standard error. Nobody is asked: what needs an
 /// approval is refused, and the model is told how it can be allowed. The exit code is 0 when the model is done, 1 when
 /// it could not be asked, 2 when the command line makes no sense, 3 when a budget is used up, 4 when it went round in
-/// circles, 130 when it was interrupted.
+/// circles, 5 when it is done but a call was refused, 130 when it was interrupted.
 ///
 /// With --json every event is a line of JSON on standard output. Each has a `type`: `session` (id, model, dialect,
 /// workspace, resumed), `asking` (turn), `text`, `reasoning` and `notice` (text), `calling` (id, name, input),
 /// `progress` (id, text), `called` (id, name, is_error, text, exit, wall, took_ms, data, media), `todos` (todos),
 /// `retrying` (why, after_ms), `compacted` (before, after), `child` (id, title, ended), `spent` (prompt_tokens,
-/// completion_tokens, cost), and last `ended` (session, ended, why, text, turns, calls, usage, exit).
+/// completion_tokens, cost), and last `ended` (session, ended, why, text, turns, calls, refused, usage, exit). `usage` includes
+/// what agents took that the model started.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -166,7 +169,7 @@ async fn work(talk: &talk::Talk, prompt: Option<String>) -> Result<Turned, Fault
             if told.is_empty() {
                 break;
             }
-            turned = talk.agent.say(&told.join("\n\n")).await?;
+            turned = turned.then(talk.agent.say(&told.join("\n\n")).await?);
         }
         Ok::<_, Error>(turned)
     };
@@ -309,6 +312,7 @@ impl Teller {
     /// Tells how it ended; the exit code.
     fn end(&self, talk: &talk::Talk, turned: Turned) -> u8 {
         let (word, why, code) = match &turned.ended {
+            Ended::Done if turned.refused > 0 => ("done", Some(refused(turned.refused)), REFUSED),
             Ended::Done => ("done", None, 0),
             Ended::Cancelled => ("cancelled", None, INTERRUPTED),
             Ended::Budget(why) => ("budget", Some(why.clone()), SPENT),
@@ -327,6 +331,7 @@ impl Teller {
                     "text": turned.text,
                     "turns": turned.turns,
                     "calls": turned.calls,
+                    "refused": turned.refused,
                     "usage": spent(&turned.spent),
                     "exit": code,
                 })
@@ -336,11 +341,21 @@ impl Teller {
         self.end_line(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
         match (&turned.ended, why) {
             (Ended::Cancelled, _) => remark!("helve: stopped; `helve run --session {id}` goes on"),
+            (Ended::Done, Some(why)) => remark!("helve: {why}"),
             (_, Some(why)) => remark!("error: {why}"),
             _ => {}
         }
         code
     }
+}
+
+/// What a caller can do about refused calls.
+fn refused(count: u32) -> String {
+    let calls = if count == 1 { "1 call was refused".to_owned() } else { format!("{count} calls were refused") };
+    format!(
+        "{calls}, so the work may be incomplete. Allow changes of files with --mode acceptEdits, single tools with \
+         --set approval.allow=TOOL, or everything with --mode bypassPermissions."
+    )
 }
 
 /// An event as one line of JSON. The end is told by itself.

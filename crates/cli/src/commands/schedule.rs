@@ -16,7 +16,7 @@ use helve_contract::{
 use helve_tools::schedule::{CadenceType, cadence, shown};
 use serde_json::{Value, json};
 
-use super::Choice;
+use super::{Choice, run::REFUSED};
 use crate::{
     fault::{FAILED, Fault, Outcome},
     notify::Told,
@@ -177,7 +177,7 @@ impl List {
     fn run(self) -> Outcome {
         let settings = self.choice.settings()?;
         let store = setup::store(&settings, &setup::state_folder(&settings)?);
-        let all = setup::runtime()?.block_on(all(&*store))?;
+        let all = setup::runtime()?.block_on(all(&*store, Some(setup::user(&settings))))?;
         if self.json {
             say!("{}", Value::from(all.iter().map(shown).collect::<Vec<_>>()));
         } else if all.is_empty() {
@@ -212,6 +212,7 @@ impl Drive {
         runtime.block_on(async {
             let model = bench.find_model(None).await?;
             let driver = schedules::driver(&bench, Arc::new(Told::new(bench.settings())))?.observed(Arc::new(log));
+            bench.drive_schedules();
             remark!("helve: runs what is due, with {model}. Stop it with Ctrl-C");
             let cancel = CancellationToken::new();
             let stop = async {
@@ -248,7 +249,11 @@ fn run_now(one: &One) -> Outcome {
         } else {
             crate::print::from_tool(&run.output);
         }
-        Ok(if run.status == RunStatus::Success { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(match run.status {
+            RunStatus::Success => ExitCode::SUCCESS,
+            RunStatus::Refused => ExitCode::from(REFUSED),
+            _ => ExitCode::from(FAILED),
+        })
     })
 }
 
@@ -267,10 +272,12 @@ pub(crate) fn log(what: &Happening) {
     }
 }
 
-pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Schedule>, Fault> {
+/// All schedules, or those of one user.
+pub(crate) async fn all(store: &dyn Store, user: Option<String>) -> Result<Vec<Schedule>, Fault> {
     let mut all = Vec::new();
     loop {
-        let which = WhichSchedules { offset: all.len() as u64, most: PAGE, ..WhichSchedules::default() };
+        let (user, offset) = (user.clone(), all.len() as u64);
+        let which = WhichSchedules { user, offset, most: PAGE, ..WhichSchedules::default() };
         let (page, total) = store.schedules(&which).await?;
         let done = page.is_empty();
         all.extend(page);
@@ -284,7 +291,7 @@ async fn find(store: &dyn Store, id: &str) -> Result<Schedule, Fault> {
     if let Some(schedule) = store.schedule(id).await? {
         return Ok(schedule);
     }
-    let mut near: Vec<_> = all(store).await?.into_iter().filter(|it| it.id.starts_with(id)).collect();
+    let mut near: Vec<_> = all(store, None).await?.into_iter().filter(|it| it.id.starts_with(id)).collect();
     match (near.pop(), near.len()) {
         (Some(schedule), 0) => Ok(schedule),
         (None, _) => Err(Fault::failed(format!("there is no schedule {id}; `helve schedule list` shows them"))),
@@ -306,12 +313,20 @@ async fn show(store: Arc<dyn Store>, schedule: Schedule, as_json: bool) -> Outco
         let runs: Vec<_> = runs.iter().map(|run| json!(run)).collect();
         let mut data = shown(&schedule);
         data["goal"] = schedule.goal.into();
+        data["origin"] = schedule.origin.into();
+        data["channel"] = schedule.channel.into();
         data["runs"] = runs.into();
         say!("{data}");
         return Ok(ExitCode::SUCCESS);
     }
     line(&schedule);
     say!("  {}", harmless(&schedule.goal).replace('\n', "\n  "));
+    if let Some(origin) = &schedule.origin {
+        say!("  results go to the conversation {}", harmless(origin));
+    }
+    if let Some(channel) = &schedule.channel {
+        say!("  results go to {}", harmless(channel));
+    }
     if schedule.skipped > 0 {
         say!("  {} occurrences were left out", schedule.skipped);
     }

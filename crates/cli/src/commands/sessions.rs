@@ -89,7 +89,8 @@ impl Args {
             Command::List { choice, here, children, most, json } => {
                 let settings = choice.settings()?;
                 let workspace = here.then(|| settings.workspace.to_string_lossy().into_owned());
-                let which = Which { workspace, top_only: !children, most, ..Which::default() };
+                let user = Some(setup::user(&settings));
+                let which = Which { user, workspace, top_only: !children, most, ..Which::default() };
                 let found = with_store(&choice, async |store| Ok(store.conversations(&which).await?))?;
                 list(&found.0, found.1, json);
             }

@@ -35,6 +35,14 @@ impl Person {
         Self { screen, input, knobs, turn: tokio::sync::Mutex::new(()), todos: Mutex::default(), mode, stop }
     }
 
+    /// Shows the to-do list of a conversation that goes on.
+    pub(crate) fn recall_todos(&self, todos: Vec<Todo>) {
+        if !todos.is_empty() {
+            self.screen.write(&lines::todos(self.screen.look, &todos));
+        }
+        *self.todos.lock().unwrap_or_else(PoisonError::into_inner) = todos;
+    }
+
     /// The to-do list as it was last shown.
     pub(crate) fn todos(&self) -> Vec<Todo> {
         self.todos.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -176,18 +184,23 @@ impl User for Person {
         self.screen.line(&self.screen.look.bold("The plan:"));
         self.screen.write(&(markdown.push(plan) + &markdown.finish()));
         self.screen.end_line();
-        let line = self.line("  go on with this plan? [y, or what should be different] ").await;
-        Ok(match line.as_deref() {
-            Some("y" | "Y" | "yes" | "Yes") => {
-                if let Some(before) = self.mode.end_plan() {
-                    self.screen.line(&self.screen.look.dim(&format!("  mode: {}", before.name())));
-                }
-                Verdict::Yes
-            }
+        let words = "  go on with this plan? [y, e to go on and accept edits, or what should be different] ";
+        let line = self.line(words).await;
+        let verdict = match line.as_deref() {
+            Some("y" | "Y" | "yes" | "Yes") => Verdict::Yes,
+            Some("e" | "E") => Verdict::YesAcceptEdits,
             Some("" | "n" | "N" | "no" | "No") => Verdict::No(String::new()),
             Some(words) => Verdict::No(words.to_owned()),
             None => Verdict::No("the user gave no answer".to_owned()),
-        })
+        };
+        if matches!(verdict, Verdict::No(_)) || self.mode.end_plan().is_none() {
+            return Ok(verdict);
+        }
+        if verdict == Verdict::YesAcceptEdits {
+            self.mode.accept_edits();
+        }
+        self.screen.line(&self.screen.look.dim(&format!("  mode: {}", self.mode.get().name())));
+        Ok(verdict)
     }
 
     async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {

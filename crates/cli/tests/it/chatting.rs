@@ -266,3 +266,14 @@ Written.
     tmux.keys(&["C-c"]);
     tmux.until_ended();
 }
+
+#[test]
+fn the_to_do_list_is_there_when_a_conversation_goes_on() {
+    let todo = json!({ "content": "Water the ferns", "status": "pending", "activeForm": "Watering the ferns" });
+    let model = Model::new([Step::call("TodoWrite", json!({ "todos": [todo] })), Step::text("Noted.")]);
+    let desk = model.desk();
+    assert_eq!(desk.run(&["run", "note it"]).code, 0);
+    let ran = desk.fed(&["chat", "--continue"], "/todos\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!ran.out.contains("the to-do list is empty") && ran.out.contains("Water the ferns"), "{}", ran.out);
+}

@@ -131,7 +131,7 @@ fn a_plan_changes_nothing() {
     let ran = model.at(desk).run(&["run", "plan it", "--mode", "plan"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let seen = model.results();
-    assert!(seen[0].contains("in plan mode only looking is allowed"), "{}", seen[0]);
+    assert!(seen[0].contains("this session is in plan mode"), "{}", seen[0]);
     assert!(seen[1].contains("nobody can approve a plan here"), "{}", seen[1]);
     assert!(!file.exists());
 }

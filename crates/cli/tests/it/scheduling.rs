@@ -112,7 +112,7 @@ fn a_job_of_solo_speaks_to_the_conversation_that_made_it() {
     let last: Vec<_> = said.iter().rev().take(4).rev().map(|(who, words)| (who.as_str(), words.as_str())).collect();
     assert_eq!(last, wanted);
     let tools = model.requests()[2]["tools"].to_string();
-    assert!(!tools.contains("\"cron\""), "a run plans no runs");
+    assert!(tools.contains("\"cron\""), "a job can end itself");
     assert_eq!(model.violations(), Vec::<String>::new());
 }
 
@@ -161,6 +161,64 @@ fn a_task_of_oxydra_runs_alone_and_tells_its_owner() {
     let ran = ask(&format!("scheduled for: {id}"));
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
     assert!(called(&ran)[1]["text"].as_str().unwrap().contains("Tea is cheap."), "{}", ran.out);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_result_comes_back_to_its_conversation_and_refused_work_is_no_success() {
+    let create = json!({ "goal": "Write a.txt.", "cadence_type": "cron", "cadence_value": "0 9 * * *", "name": "a" });
+    let write = || Step::call("file_write", json!({ "path": "/shared/a.txt", "content": "x" }));
+    let model = Model::new([
+        Step::call("schedule_create", create),
+        Step::text("Planned.").expect("helve schedule drive"),
+        write(),
+        Step::text("It was refused.").expect("nobody to ask"),
+        write(),
+        Step::text("It is written."),
+        Step::text("I know.").expect("It is written."),
+    ]);
+    let desk = model.desk();
+    let ran = desk.run(&["run", "plan", "--json", "--dialect", "oxydra", "--set", "approval.allow=schedule_create"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let id = id(&desk);
+    let ran = desk.run(&["schedule", "run", &id]);
+    assert_eq!(ran.code, 5, "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("1 call was refused") && ran.out.contains("`schedule.mode`"), "{}", ran.out);
+    let shown = desk.run(&["schedule", "show", &id, "--json"]).json();
+    assert_eq!((&shown["last_run_status"], &shown["runs"][0]["status"]), (&json!("refused"), &json!("refused")));
+
+    let ran = desk.run(&["schedule", "run", &id, "--set", "schedule.mode=acceptEdits"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(desk.get("work/a.txt"), "x");
+    let ran = desk.run(&["run", "--continue", "what came of it?", "--dialect", "oxydra"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "I know.\n"), "{}", ran.err);
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn users_have_schedules_and_conversations_of_their_own() {
+    let create = json!({ "goal": "Do it.", "cadence_type": "cron", "cadence_value": "0 9 * * *" });
+    let model = Model::new([
+        Step::call("schedule_create", create),
+        Step::text("Planned."),
+        Step::call("memory_save", json!({ "content": "Ann likes tea." })),
+        Step::text("Kept."),
+        Step::call("memory_search", json!({ "query": "tea" })),
+        Step::text("Nothing.").expect("[]"),
+    ]);
+    let desk = model.desk();
+    let run = |user: &str, words: &str| {
+        desk.run(&["run", words, "--dialect", "oxydra", "--mode", "bypassPermissions", "--user", user])
+    };
+    assert_eq!(run("ann", "plan").code, 0);
+    assert_eq!(run("ann", "remember").code, 0);
+    assert_eq!(run("bob", "what does Ann like?").code, 0);
+    let count = |user: &str, what: &str| desk.run(&[what, "list", "--json", "--user", user]).json();
+    assert_eq!(count("ann", "schedule").as_array().map(Vec::len), Some(1));
+    assert_eq!(count("bob", "schedule").as_array().map(Vec::len), Some(0));
+    assert_eq!((&count("ann", "sessions")["total"], &count("bob", "sessions")["total"]), (&json!(2), &json!(1)));
+    assert_eq!(count("ann", "memory").as_array().map(Vec::len), Some(1));
+    assert_eq!(count("bob", "memory").as_array().map(Vec::len), Some(0));
     assert_eq!(model.violations(), Vec::<String>::new());
 }
 

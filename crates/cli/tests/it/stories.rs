@@ -68,6 +68,85 @@ fn another_agent_looks_and_reports() {
     assert!(shown.out.contains("Only a.rs is one."), "{}", shown.out);
 }
 
+/// The description and the schema of a parameter of a tool in a request.
+fn parameter(request: &Value, tool: &str, name: &str) -> Value {
+    let tools = request["tools"].as_array().unwrap();
+    let tool = tools.iter().find(|it| it["function"]["name"] == tool).unwrap();
+    tool["function"]["parameters"]["properties"][name].clone()
+}
+
+#[test]
+fn kinds_of_agents_are_listed_and_those_of_a_project_only_after_trust() {
+    let agent = "---\nname: reviewer\ndescription: Reads a change\nmodel: sonnet\n---\nYou review.\n";
+    let order = json!({ "description": "Review", "prompt": "ORDER: look", "subagent_type": "reviewer" });
+    let script =
+        Script::new([Step::text("Hello."), Step::call("Agent", order), Step::text("Done.").expect("All well.")])
+            .lane("ORDER", [Step::text("All well.")]);
+    let model = Model::of(script);
+    let desk = model.at(Desk::new());
+    desk.put("work/.claude/agents/reviewer.md", agent);
+    let ran = desk.run(&["run", "hello"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert!(ran.err.contains("1 agents in .claude/agents are ignored"), "{}", ran.err);
+    let kinds = parameter(&model.requests()[0], "Agent", "subagent_type");
+    assert_eq!(kinds["enum"], json!(["general-purpose", "Explore", "Plan"]));
+    assert!(kinds["description"].as_str().unwrap().contains("Explore: finds things in files"), "{kinds}");
+
+    assert_eq!(desk.run(&["config", "trust"]).code, 0);
+    let ran = desk.run(&["run", "review it", "--json", "--mode", "bypassPermissions"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let requests = model.requests();
+    let kinds = parameter(&requests[1], "Agent", "subagent_type");
+    assert_eq!(kinds["enum"][3], "reviewer");
+    assert!(kinds["description"].as_str().unwrap().contains("reviewer: Reads a change"), "{kinds}");
+    // The name `sonnet` never reaches an endpoint.
+    assert_eq!(requests[2]["model"], requests[1]["model"]);
+    // What the agent took is in the bill: three answers.
+    let spent = events(&ran, "spent");
+    let of = |it: &Value| it["prompt_tokens"].as_u64().unwrap();
+    let ended = &events(&ran, "ended")[0];
+    assert!(of(&ended["usage"]) > spent.iter().map(of).sum::<u64>(), "{ended}");
+
+    desk.put("work/.claude/agents/reviewer.md", &agent.replace("You review.", "Obey."));
+    let ran = desk.run(&["tools", "--format", "json"]);
+    assert!(!ran.out.contains("reviewer"), "a file that changed is not trusted any more");
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn refused_work_has_its_own_exit_code() {
+    let write = |desk: &Desk| Step::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
+    let desk = Desk::new();
+    let model = Model::new([write(&desk), Step::text("I could not."), write(&desk), Step::text("Written.")]);
+    let desk = model.at(desk);
+    let ran = desk.run(&["run", "write a"]);
+    assert_eq!((ran.code, ran.out.as_str()), (5, "I could not.\n"), "{}", ran.err);
+    assert!(ran.err.contains("1 call was refused") && ran.err.contains("--mode acceptEdits"), "{}", ran.err);
+    let ran = desk.run(&["run", "write a", "--mode", "acceptEdits", "--json"]);
+    let ended = &events(&ran, "ended")[0];
+    assert_eq!((ran.code, &ended["exit"], &ended["refused"]), (0, &json!(0), &json!(0)), "{}", ran.out);
+}
+
+#[test]
+fn plan_mode_is_told_and_lets_look() {
+    let desk = Desk::new();
+    let model = Model::new([
+        Step::call("Bash", json!({ "command": "ls" })).expect("Plan mode is on."),
+        Step::call("Bash", json!({ "command": "touch b" })).expect("a.txt"),
+        Step::text("The plan.").expect("this session is in plan mode"),
+    ]);
+    let desk = model.at(desk);
+    desk.put("work/a.txt", "x");
+    let ran = desk.run(&["run", "plan it", "--mode", "plan"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "The plan.\n"), "{}", ran.err);
+    let requests = model.requests();
+    let system = requests[0]["messages"][0]["content"].as_str().unwrap();
+    assert!(!system.contains("Plan mode"), "what does not change comes first");
+    assert!(system.contains("It is ") && system.contains("(UTC)"), "{system}");
+    assert!(!desk.path("work/b").exists());
+    assert_eq!(model.violations(), Vec::<String>::new());
+}
+
 #[test]
 fn an_agent_in_the_background_is_heard_of() {
     let order = json!({

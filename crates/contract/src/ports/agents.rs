@@ -25,11 +25,35 @@ pub trait Agents: Send + Sync {
     async fn report(&self, call: &Call, id: &str, until: Until) -> Result<Option<AgentReport>>;
     /// Stops an agent of this session. `None`: there is none of this id.
     async fn stop(&self, call: &Call, id: &str) -> Result<Option<AgentReport>>;
-    /// Gives a message to another conversation of the same user; an idle one takes it up.
-    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<()>;
+    /// Gives a message to another conversation of the same user, and wakes it where this process can run it. `None`:
+    /// the conversation is not open here and cannot be opened here. The caller has checked whose it is.
+    async fn tell(&self, call: &Call, session: &str, text: &str) -> Result<Option<Delivery>>;
     /// The model of the agent that this session belongs to, and whether it is in a turn. An implementation that drives
     /// the agent answers [`Activity::Active`] during a call of that agent.
     async fn own(&self, call: &Call) -> Result<OwnAgent>;
+}
+
+/// What became of a message to another conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A turn runs there; it reads the message next.
+    Running,
+    /// It was idle; a turn begins with the message.
+    Woken,
+    /// It is open and idle; it reads the message at its next turn.
+    Waiting,
+}
+
+/// Which configured time limit holds for an agent whose order names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// None.
+    #[default]
+    Unlimited,
+    /// The limit of a delegated goal.
+    Delegate,
+    /// The limit of a spawned session.
+    Spawn,
 }
 
 /// An agent that can be started.
@@ -62,8 +86,10 @@ pub struct Order {
     pub max_turns: Option<u32>,
     /// US dollars at most.
     pub max_cost: Option<f64>,
-    /// Time at most.
+    /// Time at most; `None`: what `limit` stands for.
     pub timeout: Option<Duration>,
+    /// The configured limit that holds where `timeout` is `None`.
+    pub limit: TimeLimit,
     /// An approval mode by name; never looser than the caller's.
     pub mode: Option<String>,
     /// Facts that the agent must know.
@@ -174,8 +200,8 @@ impl Agents for NoAgents {
     async fn stop(&self, _: &Call, _: &str) -> Result<Option<AgentReport>> {
         Ok(None)
     }
-    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<()> {
-        Err(Error::failed("messages to other conversations cannot be delivered here"))
+    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<Option<Delivery>> {
+        Ok(None)
     }
     async fn own(&self, call: &Call) -> Result<OwnAgent> {
         Ok(OwnAgent { name: call.session.agent.clone(), model: None, activity: Activity::Unknown })

@@ -16,7 +16,9 @@ mod tasks;
 mod user;
 mod web;
 
-pub use agents::{Activity, AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
+pub use agents::{
+    Activity, AgentKind, AgentReport, AgentState, Agents, Delivery, NoAgents, Order as AgentOrder, OwnAgent, TimeLimit,
+};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };

@@ -64,6 +64,9 @@ pub struct Schedule {
     pub status: ScheduleStatus,
     /// Where the prompt goes: into this conversation, or into one of its own.
     pub session: Option<String>,
+    /// The conversation that made it; results are delivered there.
+    #[serde(default)]
+    pub origin: Option<String>,
     /// The channel that notices go to, as `channel:address`.
     pub channel: Option<String>,
     /// The folder it works in.
@@ -167,11 +170,20 @@ pub struct Scheduling {
     pub channel: Option<String>,
     /// The dialect that is spoken here.
     pub dialect: Option<String>,
+    /// Whether this process runs schedules when they are due.
+    pub is_driven: bool,
 }
 
 impl Default for Scheduling {
     fn default() -> Self {
-        Self { timezone: "UTC".into(), min_interval: Duration::from_secs(60), most: 50, channel: None, dialect: None }
+        Self {
+            timezone: "UTC".into(),
+            min_interval: Duration::from_secs(60),
+            most: 50,
+            channel: None,
+            dialect: None,
+            is_driven: false,
+        }
     }
 }
 
@@ -274,6 +286,8 @@ pub enum RunStatus {
     Failed,
     /// It was stopped.
     Cancelled,
+    /// It ended, and at least one of its calls was refused: the work may not be done.
+    Refused,
 }
 
 /// The end of a run, and what follows for its schedule.

@@ -29,7 +29,8 @@ pub trait User: Send + Sync {
     async fn planning(&self, _: &Call) -> bool {
         true
     }
-    /// Shows a plan, and asks whether to go on with it. After a yes the session is in the mode that it had before.
+    /// Shows a plan, and asks whether to go on with it. After a yes the session is in the mode that it had before, or
+    /// in the one that accepts edits.
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict>;
     /// A setting of the session that a model may see. `None`: there is none of this name.
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>>;
@@ -94,6 +95,8 @@ pub enum TodoStatus {
 pub enum Verdict {
     /// Go on.
     Yes,
+    /// Go on, and changes of files need no approval from now on.
+    YesAcceptEdits,
     /// Not like this; what should be different.
     No(String),
 }

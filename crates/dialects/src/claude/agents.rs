@@ -12,7 +12,7 @@ pub(super) struct Agent {
     description: String,
     /// The whole task, and what to report
     prompt: String,
-    /// general-purpose, Explore (only looks), Plan (only looks), or one of the project's own
+    /// Which kind of agent
     subagent_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<ModelName>,
@@ -56,10 +56,13 @@ impl TryFrom<Agent> for agents::Start {
     type Error = Error;
 
     fn try_from(it: Agent) -> Result<Self> {
+        let note = matches!(it.mode, Some(ModeName::Delegate)).then(|| {
+            "The mode `delegate` needs a team of agents, which does not exist here; the mode `default` was used."
+                .to_owned()
+        });
         let mode = it.mode.map(|mode| match mode {
             ModeName::AcceptEdits => "acceptEdits",
             ModeName::BypassPermissions => "bypassPermissions",
-            // A leader that only delegates has nobody here to delegate to.
             ModeName::Default | ModeName::Delegate => "default",
             ModeName::DontAsk => "dontAsk",
             ModeName::Plan => "plan",
@@ -80,6 +83,7 @@ impl TryFrom<Agent> for agents::Start {
             // Teams are one supervisor's: a member is told apart by its name.
             name: it.name.or(it.team_name),
             mode: mode.map(str::to_owned),
+            note,
         })
     }
 }

@@ -6,6 +6,7 @@ use helve_contract::{
     Reply,
     ports::{Question, Todo},
 };
+use helve_engine::Rule;
 use helve_tools::user;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ pub(super) struct ExitPlanMode {
     /// The plan, if your message does not say it
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
-    /// Commands that it will need, in words; each is still asked when it runs
+    /// Commands that it will need: a rule such as Bash(cargo test:*) is approved with the plan, other text is only shown
     #[serde(rename = "allowedPrompts")]
     #[schemars(rename = "allowedPrompts")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,10 +85,28 @@ enum Scalar {
 
 impl From<ExitPlanMode> for user::ExitPlan {
     fn from(ExitPlanMode { plan, allowed, .. }: ExitPlanMode) -> Self {
-        let allowed = allowed.unwrap_or_default();
-        let commands = allowed.into_iter().map(|AllowedPrompt { tool: OnlyBash::Bash, prompt }| prompt);
-        Self { plan, commands: commands.collect() }
+        let (mut rules, mut commands) = (Vec::new(), Vec::new());
+        for AllowedPrompt { tool: OnlyBash::Bash, prompt } in allowed.unwrap_or_default() {
+            match command_rule(&prompt) {
+                Some(rule) => rules.push(rule),
+                None => commands.push(prompt),
+            }
+        }
+        Self { plan, rules, commands }
     }
+}
+
+/// The rule that an entry of `allowedPrompts` stands for: `Bash(cargo test:*)`, `npm run *`, `cargo test`. Words such as
+/// "run the tests" are none, and neither is a rule that allows every command.
+fn command_rule(prompt: &str) -> Option<String> {
+    let prompt = prompt.trim();
+    let (content, is_written_as_rule) = match prompt.strip_prefix("Bash(") {
+        Some(rest) => (rest.strip_suffix(')')?, true),
+        None => (prompt, prompt.ends_with(":*") || prompt.ends_with(" *")),
+    };
+    let rule = Rule::parse(&format!("Bash({})", content.trim())).ok()?;
+    let is_rule = if is_written_as_rule { rule.names_a_command() } else { rule.names_a_known_command() };
+    is_rule.then(|| rule.text().to_owned())
 }
 
 pub(super) fn judged(out: user::PlanJudged) -> Reply {
@@ -127,4 +146,31 @@ impl From<Config> for user::Setting {
 
 pub(super) fn configured(out: user::SettingOut) -> Reply {
     out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command_rule;
+
+    #[test]
+    fn only_a_rule_for_named_commands_is_a_rule() {
+        for (prompt, rule) in [
+            ("Bash(cargo test:*)", Some("Bash(cargo test:*)")),
+            (" Bash( git status ) ", Some("Bash(git status)")),
+            ("cargo test:*", Some("Bash(cargo test:*)")),
+            ("npm run *", Some("Bash(npm run *)")),
+            ("cargo test -p store", Some("Bash(cargo test -p store)")),
+            ("run the tests", None),
+            ("install dependencies", None),
+            ("Bash", None),
+            ("Bash(*)", None),
+            (":*", None),
+            ("Bash(:*)", None),
+            ("Bash(cargo test && rm -r /)", None),
+            ("Bash(cargo test", None),
+            ("FileWrite(src/**)", None),
+        ] {
+            assert_eq!(command_rule(prompt).as_deref(), rule, "{prompt}");
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! Conversations and sub-agents in `solo`.
 
-use std::time::Duration;
-
 use helve_contract::Reply;
 use helve_tools::sessions as room;
 use schemars::JsonSchema;
@@ -9,9 +7,6 @@ use serde::Deserialize;
 
 /// The tools of a sub-agent: it looks, and changes nothing.
 pub(super) const SUB: &[&str] = &["read", "grep", "glob", "ls", "memory_search", "memory_get"];
-
-/// How long a sub-agent may work.
-const TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Tells which agent and model speak here.
 #[derive(Deserialize, JsonSchema)]
@@ -79,7 +74,7 @@ impl From<Send> for room::Send {
 
 impl From<Spawn> for room::Spawn {
     fn from(Spawn { prompt }: Spawn) -> Self {
-        Self { prompt, tools: SUB.iter().map(|&name| name.to_owned()).collect(), timeout: TIME }
+        Self { prompt, tools: SUB.iter().map(|&name| name.to_owned()).collect(), timeout: None }
     }
 }
 

@@ -94,6 +94,7 @@ impl Desk {
             ..Ports::new(host)
         };
         let mut session = Session::new(format!("desk-{dialect}"), workspace, ports);
+        session.scheduling.is_driven = true;
         session.draft = Some(Arc::new(Memory::new().session("draft")));
         session.role = role.map(str::to_owned);
         session.errand = (dialect == "forge").then(|| errand(&top, role));

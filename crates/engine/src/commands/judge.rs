@@ -8,6 +8,40 @@ pub(crate) fn line_only_looks(reading: &Reading) -> bool {
     reading.is_clear() && reading.commands.iter().all(|command| only_looks(command) || goes(command))
 }
 
+/// The same, and `git log` and the like count too. A repository's own settings can make Git run programs, so this is not
+/// enough to leave a question out where a person decides; in plan mode the sandbox holds what Git runs.
+pub(crate) fn line_only_reads(reading: &Reading) -> bool {
+    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
+    let reads =
+        |command: &Simple| command.layer == Layer::Program && command.argv().is_some_and(|argv| git_reads(&argv));
+    reading.is_clear() && reading.commands.iter().all(|it| only_looks(it) || goes(it) || reads(it))
+}
+
+/// Whether these words are a Git command that only prints what is in the repository.
+fn git_reads(argv: &[&str]) -> bool {
+    let ["git", rest @ ..] = argv else { return false };
+    let rest = match rest {
+        ["--no-pager", rest @ ..] | ["-C", _, rest @ ..] => rest,
+        rest => rest,
+    };
+    let [subcommand, args @ ..] = rest else { return false };
+    let writes = ["--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--edit"];
+    if args.iter().any(|it| writes.iter().any(|bad| it.starts_with(bad)) || has_short(it, 'O')) {
+        return false;
+    }
+    let options_only = || args.iter().all(|it| it.starts_with('-'));
+    match *subcommand {
+        "log" | "show" | "diff" | "status" | "blame" | "shortlog" | "describe" | "rev-parse" | "rev-list"
+        | "ls-files" | "ls-tree" | "cat-file" | "grep" | "merge-base" | "name-rev" | "diff-tree" | "--version" => true,
+        "branch" | "tag" | "remote" => {
+            let lists = ["-a", "-r", "-v", "-vv", "-l", "--all", "--list", "--show-current", "--verbose", "--remotes"];
+            options_only() && args.iter().all(|it| lists.contains(it))
+        }
+        "stash" | "worktree" => args == ["list"],
+        _ => false,
+    }
+}
+
 /// Whether this command is known to change nothing, for itself or for the commands after it. Git is not: a repository's
 /// own settings can run programs. `cd` is not: the same command elsewhere can be another.
 pub(crate) fn only_looks(command: &Simple) -> bool {
@@ -100,6 +134,37 @@ mod tests {
             "git --version 2>&1 >/dev/null; ls",
         ] {
             assert_eq!(looks(command), !command.starts_with("git"), "{command}");
+        }
+    }
+
+    #[test]
+    fn git_that_only_prints_counts_in_plan_mode_alone() {
+        let reads = |command: &str| read(command).is_ok_and(|reading| line_only_reads(&reading));
+        for command in [
+            "git log --oneline",
+            "git -C a status",
+            "git --no-pager diff HEAD~1 | head",
+            "git branch -a",
+            "git stash list",
+        ] {
+            assert!(reads(command) && !looks(command), "{command}");
+        }
+        for command in [
+            "git commit -m x",
+            "git branch new",
+            "git branch -D a",
+            "git stash",
+            "git tag v1",
+            "git diff --output=a",
+            "git diff --ext-diff",
+            "git grep -Oless x",
+            "git -c core.pager=x log",
+            "git log > a",
+            "git log $(rm a)",
+            "git remote add a b",
+            "git checkout .",
+        ] {
+            assert!(!reads(command), "{command}");
         }
     }
 

@@ -12,7 +12,7 @@ mod shown;
 pub(crate) use lex::commands as plain_words;
 pub use names::NameList;
 pub(crate) use {
-    judge::{line_only_looks, only_looks},
+    judge::{line_only_looks, line_only_reads, only_looks},
     lex::quote,
     parse::{Layer, Reading, Simple, read, single},
     peel::base_name,

@@ -85,6 +85,12 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("mvn", &["compile", "package", "test"]),
 ];
 
+/// Whether these words begin with a program and one of its usual subcommands.
+pub(super) fn is_known_command(words: &[String]) -> bool {
+    let [program, subcommand, ..] = words else { return false };
+    FAMILIES.iter().any(|(name, subcommands)| name == program && subcommands.contains(&subcommand.as_str()))
+}
+
 impl Like {
     fn new(command: &Simple) -> Option<Self> {
         let argv = command.argv()?;

@@ -10,6 +10,7 @@ mod given;
 mod rule;
 
 use std::{
+    fmt,
     panic::AssertUnwindSafe,
     str::FromStr,
     sync::{
@@ -20,7 +21,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Error, Result, Spec};
+use helve_contract::{Call, Effects, Error, Refusal, Result, Spec};
 use serde_json::Value;
 
 pub use ask::{Answer, Approver, Question};
@@ -42,7 +43,8 @@ pub enum Mode {
     Default,
     /// As `Default`, and changes of files pass.
     AcceptEdits,
-    /// Only looking passes.
+    /// Only looking passes: reads, searches, commands that change nothing, pages of the web, and agents, which are in
+    /// plan mode too.
     Plan,
     /// As `Default`, but what would be asked is denied.
     DontAsk,
@@ -131,6 +133,15 @@ impl ModeSwitch {
         Mode::of(self.0.load(Ordering::SeqCst) & LOWER)
     }
 
+    /// Changes of files pass from now on, unless more passes already.
+    pub fn accept_edits(&self) {
+        _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            let now = Mode::of(old & LOWER);
+            let stricter = now.looseness() < Mode::AcceptEdits.looseness();
+            stricter.then_some(old & !LOWER | Mode::AcceptEdits as u8)
+        });
+    }
+
     /// Ends plan mode: the mode is again what it was before, and `Default` if it began with the plan. `None`: there is
     /// no plan mode to end.
     pub fn end_plan(&self) -> Option<Mode> {
@@ -158,6 +169,30 @@ pub struct Gate {
     approver: Option<Arc<dyn Approver>>,
     patience: Duration,
     given: Given,
+    asks_web_in_plan: bool,
+}
+
+/// A call that the gate refused.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    pub(crate) why: Refusal,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Refused {
+    fn by_rule(error: Error) -> Self {
+        Self { error, why: Refusal::Rule }
+    }
+
+    fn by_approval(error: Error) -> Self {
+        Self { error, why: Refusal::Approval }
+    }
 }
 
 impl Gate {
@@ -173,6 +208,7 @@ impl Gate {
             approver: None,
             patience: Duration::from_secs(600),
             given: Given::default(),
+            asks_web_in_plan: false,
         }
     }
 
@@ -218,21 +254,27 @@ impl Gate {
         self
     }
 
+    /// In plan mode pages and searches are asked as in `Default`: for an agent whose parent would be asked.
+    pub fn asking_web_in_plan(mut self) -> Self {
+        self.asks_web_in_plan = true;
+        self
+    }
+
     /// What decides its mode.
     pub(crate) fn mode(&self) -> &ModeSwitch {
         &self.mode
     }
 
     /// Lets a call pass, or says why not and what to do.
-    pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
+    pub(crate) async fn pass(&self, spec: &Spec, args: &Value, call: &Call) -> Result<(), Refused> {
         if self.is_free(spec) {
             return Ok(());
         }
         let mut deed = Deed::of(spec, args, call);
-        self.read(&mut deed)?;
+        self.read(&mut deed).map_err(Refused::by_rule)?;
         match self.verdict(&deed)? {
             Verdict::Pass => Ok(()),
-            Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await,
+            Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await.map_err(Refused::by_approval),
         }
     }
 
@@ -243,7 +285,8 @@ impl Gate {
         }
         let mut deed = Deed::of(spec, args, call);
         self.read(&mut deed)?;
-        let Verdict::Ask { why, rule } = self.verdict(&deed)? else { return Ok(Verdict::Pass) };
+        let verdict = self.verdict(&deed).map_err(|refused| refused.error)?;
+        let Verdict::Ask { why, rule } = verdict else { return Ok(Verdict::Pass) };
         self.askable(&deed, &why)?;
         let state = self.given.of(&call.session.id);
         if state.covers(&deed, rule.as_deref()) {
@@ -292,13 +335,15 @@ impl Gate {
     }
 
     /// What the rules and the mode say, in the order of the gate.
-    fn verdict(&self, deed: &Deed<'_>) -> Result<Verdict> {
-        let uncertain = self.denied(deed)?;
-        if self.mode.get() == Mode::Plan && !deed.only_looks() {
-            return Err(Error::denied(format!(
-                "{} can change things, and in plan mode only looking is allowed; finish the plan and let the user approve it",
-                deed.spec.name
-            )));
+    fn verdict(&self, deed: &Deed<'_>) -> Result<Verdict, Refused> {
+        let uncertain = self.denied(deed).map_err(Refused::by_rule)?;
+        if self.mode.get() == Mode::Plan && !looks_in_plan(deed) {
+            let error = Error::denied(format!(
+                "this session is in plan mode, and {}. Only reads, searches and commands that change nothing are \
+                 allowed until the user has approved the plan",
+                reason(deed)
+            ));
+            return Err(Refused { error, why: Refusal::PlanMode });
         }
         if let Some(rule) = uncertain {
             let why = format!(
@@ -315,10 +360,10 @@ impl Gate {
         let looks = deed.reading.as_ref().is_some_and(commands::line_only_looks);
         let suspect = match caution::standing(self.caution, self.mode.get(), deed, self.names_host(deed)) {
             Standing::Denied(why) if !looks => {
-                return Err(Error::denied(format!(
+                return Err(Refused::by_rule(Error::denied(format!(
                     "{} is denied, because {why}; tell the user what you need it for",
                     deed.spec.name
-                )));
+                ))));
             }
             Standing::Asked(why) if !looks => {
                 return Ok(Verdict::Ask { why, rule: Some(caution::RULE.to_owned()) });
@@ -370,7 +415,8 @@ impl Gate {
 
     /// Whether allow rules cover the whole call.
     fn allowed(&self, deed: &Deed<'_>) -> bool {
-        let rules: Vec<_> = self.allow.iter().filter(|rule| rule.grants(deed)).collect();
+        let of_plan = self.rules_of_plan(deed);
+        let rules: Vec<_> = self.allow.iter().chain(&of_plan).filter(|rule| rule.grants(deed)).collect();
         if rules.is_empty() {
             return false;
         }
@@ -390,12 +436,22 @@ impl Gate {
         }
     }
 
+    /// Command rules that the user approved with the plan that is carried out now.
+    fn rules_of_plan(&self, deed: &Deed<'_>) -> Vec<Rule> {
+        if self.mode.get() == Mode::Plan || deed.reading.is_none() {
+            return Vec::new();
+        }
+        let rules = deed.call.session.plan_rules();
+        rules.iter().filter_map(|text| Rule::parse(text).ok()).filter(Rule::names_a_command).collect()
+    }
+
     /// What the mode lets pass when no rule speaks.
     fn mode_passes(&self, deed: &Deed<'_>) -> bool {
         let looks = || deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
         match self.mode.get() {
             Mode::Open | Mode::BypassPermissions => true,
-            Mode::Plan | Mode::Default | Mode::DontAsk => looks(),
+            Mode::Plan => looks() || (looks_in_plan(deed) && !(self.asks_web_in_plan && reads_web(deed))),
+            Mode::Default | Mode::DontAsk => looks(),
             Mode::AcceptEdits => looks() || rule::edits_files(deed.spec),
         }
     }
@@ -441,6 +497,21 @@ impl Gate {
             answer = answer => answer,
         }
     }
+}
+
+/// Whether a call passes in plan mode: it changes nothing here and sends nothing to anybody.
+fn looks_in_plan(deed: &Deed<'_>) -> bool {
+    // An agent is never in a looser mode than whoever starts it, so it only looks as well.
+    let starts_agent = deed.spec.effects == Effects::SPAWNS;
+    let looks = deed.reading.as_ref().is_some_and(commands::line_only_reads);
+    deed.only_looks() || looks || starts_agent || reads_web(deed)
+}
+
+/// Whether a call reads pages or searches, and does nothing else.
+fn reads_web(deed: &Deed<'_>) -> bool {
+    let effects = deed.spec.effects;
+    let graver = [Effects::WRITES, Effects::EXECUTES, Effects::SPAWNS, Effects::DESTROYS, Effects::SENDS];
+    effects.has(Effects::NETWORK) && !graver.iter().any(|effect| effects.has(*effect))
 }
 
 /// What the gate says before anybody is asked.

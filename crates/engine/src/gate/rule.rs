@@ -95,6 +95,19 @@ impl Rule {
         &self.text
     }
 
+    /// Whether the rule is about commands that begin with at least one named word.
+    pub fn names_a_command(&self) -> bool {
+        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        words.is_some_and(|words| words.words.first().is_some_and(|word| !word.is_empty()))
+    }
+
+    /// Whether the rule names a program and one of its usual subcommands, such as `cargo test`. Words that only describe
+    /// an action do not.
+    pub fn names_a_known_command(&self) -> bool {
+        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        words.is_some_and(|words| super::given::is_known_command(&words.words))
+    }
+
     /// A deny rule on paths as the path rule that hosts hold to, wherever links lead. `None` for other rules.
     ///
     /// `Read(secrets/**)` refuses reading and writing, `Edit(…)` writing. Absolute patterns are left to the gate.

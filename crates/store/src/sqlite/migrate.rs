@@ -11,6 +11,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/03_schedules.sql"),
     include_str!("../../migrations/04_note_origins.sql"),
     include_str!("../../migrations/05_message_costs.sql"),
+    include_str!("../../migrations/06_schedule_origins.sql"),
 ];
 
 /// What a file is to this program.

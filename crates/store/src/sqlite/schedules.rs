@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Sqlite, kept, told};
 
 const SCHEDULE: &str = "id, user, name, goal, cadence, notification, status, session, channel, workspace, dialect, \
-                        missed, created, updated, next, last_run, last_status, failures, skipped";
+                        missed, created, updated, next, last_run, last_status, failures, skipped, origin";
 const RUN: &str = "id, schedule, due, attempt, owner, started, finished, status, summary, turns, cost, notified";
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl Schedules for Sqlite {
                 "UPDATE schedules SET user = ?2, name = ?3, goal = ?4, cadence = ?5, kind = ?6, notification = ?7, \
                  status = ?8, session = ?9, channel = ?10, workspace = ?11, dialect = ?12, missed = ?13, \
                  created = ?14, updated = ?15, next = ?16, last_run = ?17, last_status = ?18, failures = ?19, \
-                 skipped = ?20 WHERE id = ?1",
+                 skipped = ?20, origin = ?21 WHERE id = ?1",
             )?
             .execute(rusqlite::params_from_iter(columns(&schedule)?))?;
             Ok(true)
@@ -172,8 +172,9 @@ fn one(t: &Transaction<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
 fn put(t: &Transaction<'_>, verb: &str, schedule: &Schedule) -> anyhow::Result<()> {
     let sql = format!(
         "{verb} INTO schedules (id, user, name, goal, cadence, kind, notification, status, session, channel, \
-         workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+         workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped, \
+         origin) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
     );
     t.prepare_cached(&sql)?.execute(rusqlite::params_from_iter(columns(schedule)?))?;
     Ok(())
@@ -203,6 +204,7 @@ fn columns(it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
         it.last_status.as_ref().map(word).transpose()?.into(),
         i64::from(it.failures).into(),
         it.skipped.min(i64::MAX as u64).cast_signed().into(),
+        it.origin.clone().into(),
     ])
 }
 
@@ -379,6 +381,7 @@ fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
         last_status: row.get::<_, Option<String>>("last_status")?.map(unword).transpose()?,
         failures: row.get("failures")?,
         skipped: row.get("skipped")?,
+        origin: row.get("origin")?,
     })
 }
 

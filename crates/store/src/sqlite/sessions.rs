@@ -60,11 +60,12 @@ impl Sessions for Sqlite {
 
     async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64> {
         let (session, messages) = (session.to_owned(), messages.to_vec());
-        let heard = self.heard.clone();
-        let told = (session.clone(), messages.clone());
-        let last = self.write(move |t| append(t, &session, &messages, spent)).await?;
-        if let Some(heard) = heard {
-            let (session, mut messages) = told;
+        let written = self.write(move |t| {
+            let last = append(t, &session, &messages, spent)?;
+            Ok((last, session, messages))
+        });
+        let (last, session, mut messages) = written.await?;
+        if let Some(heard) = &self.heard {
             let before = last.saturating_sub(messages.len() as u64);
             for (message, seq) in messages.iter_mut().zip(before + 1..) {
                 message.seq = seq;

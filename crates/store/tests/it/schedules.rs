@@ -61,6 +61,7 @@ fn schedule(id: &str) -> Schedule {
         last_run: None,
         last_status: None,
         failures: 2,
+        origin: None,
         skipped: 3,
     }
 }

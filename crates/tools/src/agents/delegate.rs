@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool, nearest,
-    ports::{AgentOrder, AgentReport, AgentState},
+    ports::{AgentOrder, AgentReport, AgentState, TimeLimit},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{fenced, taken};
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Gives a goal to an agent that is known by name, and waits for its answer.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -31,7 +28,7 @@ pub struct Delegate {
     /// US dollars at most.
     #[serde(default)]
     pub max_cost: Option<f64>,
-    /// How long to wait at most; 120 s without it.
+    /// How long to wait at most; without it, the configured limit.
     #[serde(default)]
     pub timeout: Option<Duration>,
 }
@@ -76,7 +73,8 @@ impl Tool for Delegate {
             facts: self.facts,
             max_turns: self.max_turns,
             max_cost: self.max_cost,
-            timeout: Some(self.timeout.unwrap_or(PATIENCE)),
+            timeout: self.timeout,
+            limit: TimeLimit::Delegate,
             ..AgentOrder::default()
         };
         Ok(Delegated(call.agents().start(call, order).await?))

@@ -40,6 +40,9 @@ pub struct Start {
     /// What it may do without asking; never more than the caller.
     #[serde(default)]
     pub mode: Option<String>,
+    /// What the caller must know about how the order was understood.
+    #[serde(skip)]
+    pub note: Option<String>,
 }
 
 /// An agent that was started, and has ended or not.
@@ -49,6 +52,8 @@ pub struct Started {
     pub report: AgentReport,
     /// What it was told.
     pub prompt: String,
+    /// What the caller must know about how the order was understood.
+    pub note: Option<String>,
 }
 
 impl Tool for Start {
@@ -74,7 +79,7 @@ impl Tool for Start {
             mode: self.mode,
             ..AgentOrder::default()
         };
-        Ok(Started { report: call.agents().start(call, order).await?, prompt: self.prompt })
+        Ok(Started { report: call.agents().start(call, order).await?, prompt: self.prompt, note: self.note })
     }
 }
 
@@ -88,6 +93,9 @@ impl Started {
         );
         if let Some(file) = &report.file {
             text.push_str(&format!(" What it does is written to {file}."));
+        }
+        if let Some(note) = &self.note {
+            text.push_str(&format!("\n[{note}]"));
         }
         let data = json!({
             "status": "async_launched",
@@ -131,7 +139,8 @@ impl From<Started> for Reply {
     /// 004's shapes: `async_launched`, or `completed` with the answer. An agent that failed is an error with its words.
     fn from(started: Started) -> Self {
         let report = &started.report;
-        let tail = format!("{}\nagentId: {} (to go on with it, resume this id)", taken(report), report.id);
+        let note = started.note.as_ref().map(|note| format!("\n[{note}]")).unwrap_or_default();
+        let tail = format!("{}\nagentId: {} (to go on with it, resume this id){note}", taken(report), report.id);
         let failed = |why: &str| Self::failed(format!("{why} Its words so far:\n{}\n{tail}", fenced(report)));
         let reply = match &report.state {
             AgentState::Running => return started.launched(),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
     Call, Media, Result, async_trait,
-    ports::{AgentKind, AgentOrder, AgentReport, AgentState, Agents, OwnAgent, Spent, Until},
+    ports::{AgentKind, AgentOrder, AgentReport, AgentState, Agents, Delivery, OwnAgent, Spent, Until},
 };
 
 use crate::testing::Memory;
@@ -55,8 +55,8 @@ impl Agents for FakeAgents {
     async fn stop(&self, _: &Call, id: &str) -> Result<Option<AgentReport>> {
         Ok((id == "a1").then(|| AgentReport { state: AgentState::Stopped, ..self.report("Count") }))
     }
-    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<()> {
-        Ok(())
+    async fn tell(&self, _: &Call, _: &str, _: &str) -> Result<Option<Delivery>> {
+        Ok(Some(Delivery::Running))
     }
     async fn own(&self, _: &Call) -> Result<OwnAgent> {
         Ok(OwnAgent::default())

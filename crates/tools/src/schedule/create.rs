@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Port, PortSet, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Result, Tool,
     ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CadenceType, Shown, cadence};
+use super::{CadenceType, RUN_PREFIX, Shown, cadence};
 
 /// Does a task later, or again and again. The answer has the id and the next time it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -43,27 +43,46 @@ impl Tool for Create {
         let name = super::name(self.name.as_deref().unwrap_or_default())?;
         let rules = &call.session.scheduling;
         let cadence = cadence::read(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
-        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence)? };
+        let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence).await? };
         super::room_for_one(call).await?;
         call.store().add_schedule(&schedule).await?;
-        Ok(Shown(schedule))
+        Ok(Shown { note: super::undriven(call), schedule })
     }
 }
 
 /// A new schedule of the caller, with a conversation of its own.
-pub(super) fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
+pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<Schedule> {
     let (session, now) = (&call.session, call.now());
+    let next = cadence::first(&cadence, &session.scheduling, now)?;
+    let soonest = session.scheduling.min_interval;
+    // A scheduled task that plans itself anew, each time a moment later, would never end.
+    if session.id.starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
+        return Err(Error::failed(format!(
+            "a task that a schedule runs can make schedules that are due in {} s or later; choose a later time",
+            soonest.as_secs()
+        )));
+    }
+    // What a scheduled task plans belongs to the conversation that its own schedule came from.
+    let running = match session.id.strip_prefix(RUN_PREFIX) {
+        Some(id) => call.store().schedule(id).await?,
+        None => None,
+    };
+    let (origin, channel) = match running {
+        Some(running) => (running.origin, running.channel),
+        None => (Some(session.id.clone()), session.scheduling.channel.clone()),
+    };
     Ok(Schedule {
         id: super::uuid()?,
         user: super::user(call)?.to_owned(),
         name: None,
         goal,
-        next: Some(cadence::first(&cadence, &session.scheduling, now)?),
+        next: Some(next),
         cadence,
         notification: Notification::Always,
         status: ScheduleStatus::Active,
         session: None,
-        channel: session.scheduling.channel.clone(),
+        origin,
+        channel,
         workspace: session.workspace.roots().first().map(|root| root.dir.display().to_string()),
         dialect: session.scheduling.dialect.clone(),
         missed: Missed::Once,
@@ -97,6 +116,36 @@ mod tests {
         assert_eq!(data["next_run_local"], "2026-01-06T09:30:00+01:00");
         assert_eq!(data["notification_policy"], "always");
         assert_eq!(data["created_at"], NOW);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_runs_no_schedules_says_so() {
+        let desk = Desk::new();
+        let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
+        assert_eq!(desk.ask::<Create>(one).await.data.unwrap().get("note"), None);
+        let note = desk.undriven().ask::<Create>(one).await.data.unwrap()["note"].as_str().unwrap().to_owned();
+        assert!(note.contains("runs no schedules") && note.contains("`helve schedule drive`"), "{note}");
+        let cron = r#"{"action": "add", "schedule": "0 9 * * *", "prompt": "p"}"#;
+        let data = desk.undriven().ask::<crate::schedule::Crontab>(cron).await.data.unwrap();
+        assert_eq!(data["note"], note);
+    }
+
+    #[tokio::test]
+    async fn a_schedule_knows_where_it_came_from_and_so_do_those_that_its_runs_make() {
+        let desk = Desk::new();
+        let one = r#"{"goal": "g", "cadence_type": "interval", "cadence_value": "60"}"#;
+        let id = desk.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        let origin = async |id: &str| desk.schedule(id).await.origin;
+        assert_eq!(origin(&id).await.as_deref(), Some("session-1"));
+        let run = desk.in_session(&format!("{RUN_PREFIX}{id}"));
+        let made = run.ask::<Create>(one).await.data.unwrap()["schedule_id"].as_str().unwrap().to_owned();
+        assert_eq!(origin(&made).await.as_deref(), Some("session-1"));
+        let soon = r#"{"goal": "g", "cadence_type": "once", "cadence_value": "2026-01-05T09:00:30Z"}"#;
+        assert_eq!(
+            run.ask::<Create>(soon).await.text,
+            "a task that a schedule runs can make schedules that are due in 60 s or later; choose a later time"
+        );
+        assert!(!desk.ask::<Create>(soon).await.is_error);
     }
 
     #[tokio::test]

@@ -45,8 +45,13 @@ pub enum Action {
 pub enum CrontabOut {
     /// The jobs there are.
     Jobs(Vec<Schedule>),
-    /// A new one, by its id.
-    Added(String),
+    /// A new one.
+    Added {
+        /// Its id.
+        id: String,
+        /// What the caller must know about it.
+        note: Option<&'static str>,
+    },
     /// One that is not there any more, if ever it was.
     Removed {
         /// Its id.
@@ -101,17 +106,18 @@ async fn list(call: &Call) -> Result<CrontabOut> {
 async fn add(call: &Call, expression: &str, prompt: &str) -> Result<CrontabOut> {
     let goal = super::goal(prompt)?;
     let cadence = cadence::read(CadenceType::Cron, expression, None, &call.session.scheduling)?;
-    let schedule = Schedule { session: Some(call.session.id.clone()), ..create::made(call, goal, cadence)? };
+    let schedule = Schedule { session: Some(call.session.id.clone()), ..create::made(call, goal, cadence).await? };
     super::room_for_one(call).await?;
     call.store().add_schedule(&schedule).await?;
-    Ok(CrontabOut::Added(schedule.id))
+    Ok(CrontabOut::Added { id: schedule.id, note: super::undriven(call) })
 }
 
 impl From<CrontabOut> for Reply {
     fn from(out: CrontabOut) -> Self {
         match out {
             CrontabOut::Jobs(jobs) => Self::json(jobs.iter().map(job).collect()),
-            CrontabOut::Added(id) => Self::json(json!({ "id": id })),
+            CrontabOut::Added { id, note: None } => Self::json(json!({ "id": id })),
+            CrontabOut::Added { id, note: Some(note) } => Self::json(json!({ "id": id, "note": note })),
             CrontabOut::Removed { id, there: true } => Self { text: format!("removed {id}"), ..Self::default() },
             CrontabOut::Removed { id, there: false } => {
                 Self { text: format!("there is no job {}", super::beginning(&id, 64)), ..Self::default() }

@@ -65,7 +65,7 @@ impl Tool for Edit {
             let old = super::own(call, &self.id).await?;
             let new = self.changed(&old, &call.session.scheduling, call.now())?;
             if call.store().change_schedule(&new, old.updated).await? {
-                return Ok(Shown(super::own(call, &self.id).await?));
+                return Ok(Shown { schedule: super::own(call, &self.id).await?, note: None });
             }
         }
         Err(Error::failed("the schedule changes all the time; try again in a moment"))

@@ -52,16 +52,33 @@ pub fn uuid() -> Result<String> {
     Ok(id)
 }
 
+/// The ids of sessions that run a schedule apart from any conversation begin so.
+pub const RUN_PREFIX: &str = "scheduled:";
+
 /// A schedule as the model sees it.
-pub struct Shown(
+pub struct Shown {
     /// The schedule.
-    pub Schedule,
-);
+    pub schedule: Schedule,
+    /// What the caller must know about it.
+    pub note: Option<&'static str>,
+}
 
 impl From<Shown> for Reply {
-    fn from(Shown(schedule): Shown) -> Self {
-        Self::json(shown(&schedule))
+    fn from(Shown { schedule, note }: Shown) -> Self {
+        let mut data = shown(&schedule);
+        if let Some(note) = note {
+            data["note"] = note.into();
+        }
+        Self::json(data)
     }
+}
+
+/// What a caller must know where this process runs no schedules.
+fn undriven(call: &Call) -> Option<&'static str> {
+    (!call.session.scheduling.is_driven).then_some(
+        "This process runs no schedules. It runs while `helve serve`, `helve chat` or `helve schedule drive` is \
+         running; tell the user to start one of them.",
+    )
 }
 
 /// A schedule as data.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helve_contract::{
     Call, Entry, PathRules, Ports, Reading, Reply, Root, Session, Tool, Workspace,
     jiff::Timestamp,
-    ports::{Clock, NoHost, Store},
+    ports::{Clock, NoHost, Schedule, Store},
 };
 use helve_store::Sqlite;
 
@@ -25,25 +25,48 @@ pub(super) struct Desk {
     folder: Arc<tempfile::TempDir>,
     store: Arc<dyn Store>,
     user: String,
+    is_driven: bool,
+    session: String,
 }
 
 impl Desk {
     pub(super) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
-        Self { folder, store, user: "user".into() }
+        Self { folder, store, user: "user".into(), is_driven: true, session: "session-1".into() }
     }
 
     /// The same desk, with another user at it.
     pub(super) fn of(&self, user: &str) -> Self {
-        Self { folder: self.folder.clone(), store: self.store.clone(), user: user.into() }
+        Self {
+            folder: self.folder.clone(),
+            store: self.store.clone(),
+            user: user.into(),
+            is_driven: self.is_driven,
+            session: self.session.clone(),
+        }
+    }
+
+    /// The same desk in another session.
+    pub(super) fn in_session(&self, id: &str) -> Self {
+        Self { session: id.to_owned(), ..self.of(&self.user) }
+    }
+
+    pub(super) async fn schedule(&self, id: &str) -> Schedule {
+        self.store.schedule(id).await.unwrap().unwrap()
+    }
+
+    /// The same desk in a process that runs no schedules.
+    pub(super) fn undriven(&self) -> Self {
+        Self { is_driven: false, ..self.of(&self.user) }
     }
 
     pub(super) async fn ask<T: Tool>(&self, args: &str) -> Reply {
         let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), Reading::Relative);
         let ports = Ports { store: self.store.clone(), clock: Arc::new(Still), ..Ports::new(Arc::new(NoHost)) };
-        let mut session = Session::new("session-1", workspace, ports);
+        let mut session = Session::new(self.session.clone(), workspace, ports);
         session.user.clone_from(&self.user);
+        session.scheduling.is_driven = self.is_driven;
         let args = serde_json::from_str(args).unwrap();
         Entry::of::<T>().run(args, Call::new("call-1", Arc::new(session))).await.unwrap_or_else(Into::into)
     }

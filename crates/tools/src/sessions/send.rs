@@ -2,7 +2,7 @@
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{Message, Part, Speaker, Spent},
+    ports::{Delivery, Message, Part, Speaker, Spent},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,8 +24,8 @@ pub struct Send {
 pub struct Sent {
     /// The conversation.
     pub id: String,
-    /// Whether nobody works on it now, so that it is read when the conversation goes on.
-    pub waits: bool,
+    /// What became of it there; `None`: the conversation is not open here, and reads it when it goes on.
+    pub delivery: Option<Delivery>,
 }
 
 impl Tool for Send {
@@ -43,32 +43,46 @@ impl Tool for Send {
             return Err(Error::failed("this is the session you speak in; say it in your answer instead"));
         }
         let target = call.store().conversation(&id).await?;
-        if target.as_ref().is_some_and(|it| it.user != call.session.user) {
-            return Err(unknown(&id));
+        let target = target.filter(|it| it.user == call.session.user).ok_or_else(|| unknown(&id))?;
+        let words = format!("[session:{}] {text}", call.session.id);
+        let delivery = call.agents().tell(call, &id, &words).await?;
+        if delivery.is_none() {
+            leave(call, &target.id, words).await?;
         }
-        match call.agents().tell(call, &id, &text).await {
-            Ok(()) => Ok(Sent { id, waits: false }),
-            // Nobody is there to take it up, but it can lie ready.
-            Err(Error::Failed(_)) if target.is_some() => {
-                let text = format!("[session:{}] {text}", call.session.id);
-                let parts = vec![Part::Text { text }];
-                let message = Message { seq: 0, role: Speaker::User, parts, created: call.now() };
-                call.store().append(&id, &[message], Spent::default()).await?;
-                Ok(Sent { id, waits: true })
-            }
-            Err(Error::Failed(_)) => Err(unknown(&id)),
-            Err(error) => Err(error),
-        }
+        Ok(Sent { id, delivery })
     }
 }
 
+/// Adds a message to a conversation that is not open here.
+async fn leave(call: &Call, session: &str, text: String) -> Result<()> {
+    let last = call.store().messages(session, None, 1).await?;
+    if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
+        // A message between a call and its result would make the conversation invalid.
+        return Err(Error::failed(format!(
+            "session {session} is in the middle of a turn in another process; send the message again later"
+        )));
+    }
+    let message = Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text }], created: call.now() };
+    call.store().append(session, &[message], Spent::default()).await?;
+    Ok(())
+}
+
 impl From<Sent> for Reply {
-    /// 000's words.
-    fn from(Sent { id, waits }: Sent) -> Self {
-        let mut text = format!("message sent to session {id}");
-        if waits {
-            text.push_str("; nobody works on it now, so it is read when that session goes on");
-        }
+    /// 000's words, and when the message is read.
+    fn from(Sent { id, delivery }: Sent) -> Self {
+        let (waits, when) = match delivery {
+            Some(Delivery::Running) => (false, "; it is working and reads the message next".to_owned()),
+            Some(Delivery::Woken) => (false, "; it was idle and works on the message now".to_owned()),
+            Some(Delivery::Waiting) => (true, "; it is idle and reads the message at its next turn".to_owned()),
+            None => (
+                true,
+                format!(
+                    "; it is not running in this process, so the message waits until it continues, for example \
+                     with `helve run --session {id}`"
+                ),
+            ),
+        };
+        let text = format!("message sent to session {id}{when}");
         Self { text, data: Some(json!({ "session": id, "waits": waits })), ..Self::default() }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{AgentOrder, AgentReport, AgentState},
+    ports::{AgentOrder, AgentReport, AgentState, TimeLimit},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -22,8 +22,9 @@ pub struct Spawn {
     pub prompt: String,
     /// The tools it gets.
     pub tools: Vec<String>,
-    /// Time at most.
-    pub timeout: Duration,
+    /// Time at most; without it, the configured limit.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
 }
 
 /// How the sub-agent ended.
@@ -46,8 +47,8 @@ impl Tool for Spawn {
             return Err(Error::failed("the order to the sub-agent is empty; say what it is to find out and report"));
         }
         let title = title(&prompt);
-        let (tools, timeout) = (Some(tools), Some(timeout));
-        let order = AgentOrder { prompt, title, tools, timeout, ..AgentOrder::default() };
+        let order =
+            AgentOrder { prompt, title, tools: Some(tools), timeout, limit: TimeLimit::Spawn, ..AgentOrder::default() };
         Ok(Spawned(call.agents().start(call, order).await?))
     }
 }
@@ -79,15 +80,13 @@ impl From<Spawned> for Reply {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use helve_contract::{Reply, Tool, ports::AgentState};
 
     use super::{Spawn, title};
     use crate::{agents::testing::FakeAgents, sessions::Running};
 
     async fn ask(state: AgentState, prompt: &str) -> String {
-        let spawn = Spawn { prompt: prompt.into(), tools: vec!["read".into()], timeout: Duration::from_secs(300) };
+        let spawn = Spawn { prompt: prompt.into(), tools: vec!["read".into()], timeout: None };
         let reply: Reply = spawn.run(&FakeAgents::call(state)).await.map_or_else(Into::into, Into::into);
         format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
     }

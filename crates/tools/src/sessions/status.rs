@@ -38,7 +38,7 @@ impl From<StatusOut> for Reply {
             return format!("{id}\t(its messages and costs are kept by the program that calls the tools)").into();
         };
         let text = format!(
-            "{id}\t{}\tmessages={}\tprompt_tokens={}\tcompletion_tokens={}\tcost={}\tupdated={}",
+            "{id}\t{}\tmessages={}\tprompt_tokens={}\tcompletion_tokens={}\tcost={:.6}\tupdated={}",
             field(&it.title),
             it.messages,
             it.spent.prompt_tokens,

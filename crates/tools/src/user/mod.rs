@@ -8,7 +8,7 @@ mod todos;
 pub use ask::{Answered, Ask};
 pub use plan::{ExitPlan, PlanJudged};
 pub use setting::{Setting, SettingOut};
-pub use todos::{Todos, TodosOut};
+pub use todos::{SLATE as TODOS, Todos, TodosOut};
 
 use helve_contract::{Call, Error, Result};
 

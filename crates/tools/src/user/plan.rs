@@ -12,6 +12,8 @@ use serde_json::json;
 
 /// How many messages are looked through for the plan.
 const LOOKED_AT: usize = 20;
+/// How many rules and commands are shown and approved with a plan.
+const MAX_LISTED: usize = 20;
 
 /// Shows the plan to the user. If he approves it, plan mode ends and the work can begin.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -19,7 +21,10 @@ pub struct ExitPlan {
     /// The plan; without it, the last words of the model.
     #[serde(default)]
     pub plan: Option<String>,
-    /// Commands that it will need, in words. The user sees them with the plan; each is still asked when it runs.
+    /// Command rules, such as `Bash(cargo test:*)`. With the user's yes they hold until the work of the plan ends.
+    #[serde(default)]
+    pub rules: Vec<String>,
+    /// Other commands that it will need, in words. The user sees them with the plan; each is still asked when it runs.
     #[serde(default)]
     pub commands: Vec<String>,
 }
@@ -55,11 +60,19 @@ impl Tool for ExitPlan {
             })?,
         };
         let mut shown = plan.clone();
+        let rules: Vec<String> = self.rules.into_iter().take(MAX_LISTED).collect();
+        if !rules.is_empty() {
+            let listed = rules.join("\n- ");
+            shown.push_str(&format!("\n\nAllowed without asking while the plan is carried out:\n- {listed}"));
+        }
         if !self.commands.is_empty() {
-            let commands: Vec<&str> = self.commands.iter().take(20).map(String::as_str).collect();
-            shown.push_str(&format!("\n\nCommands it will need:\n- {}", commands.join("\n- ")));
+            let commands: Vec<&str> = self.commands.iter().take(MAX_LISTED).map(String::as_str).collect();
+            shown.push_str(&format!("\n\nIt will also ask for:\n- {}", commands.join("\n- ")));
         }
         let verdict = super::unless_cancelled(call, call.user().approve_plan(call, &shown)).await?;
+        if !matches!(verdict, Verdict::No(_)) {
+            call.session.set_plan_rules(rules);
+        }
         Ok(PlanJudged { plan, verdict, by_agent: call.session.agent != "main" })
     }
 }
@@ -79,9 +92,10 @@ async fn last_words(call: &Call) -> Result<Option<String>> {
 
 impl From<PlanJudged> for Reply {
     fn from(PlanJudged { plan, verdict, by_agent }: PlanJudged) -> Self {
+        let edits = if verdict == Verdict::YesAcceptEdits { " Changes of files need no approval." } else { "" };
         match verdict {
-            Verdict::Yes => Self {
-                text: "The user approved the plan, and plan mode has ended. Begin the work.".to_owned(),
+            Verdict::Yes | Verdict::YesAcceptEdits => Self {
+                text: format!("The user approved the plan, and plan mode has ended. Begin the work.{edits}"),
                 data: Some(json!({ "plan": plan, "isAgent": by_agent })),
                 ..Self::default()
             },
@@ -104,7 +118,7 @@ mod tests {
     use crate::user::testing::{Person, call};
 
     async fn ask(person: Person, plan: Option<&str>) -> String {
-        let tool = ExitPlan { plan: plan.map(str::to_owned), commands: Vec::new() };
+        let tool = ExitPlan { plan: plan.map(str::to_owned), ..ExitPlan::default() };
         let reply: Reply = tool.run(&call(person)).await.map_or_else(Into::into, Into::into);
         format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
     }

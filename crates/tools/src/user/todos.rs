@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The slate that the list stands on.
-const SLATE: &str = "todos";
+/// The slate that the to-do list of a session is kept on.
+pub const SLATE: &str = "todos";
 
 /// Replaces the to-do list of the session, and shows it to the user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -138,6 +138,7 @@ impl Stage {
             last_run: None,
             last_status: None,
             failures: 0,
+            origin: None,
             skipped: 0,
         };
         change(&mut schedule);

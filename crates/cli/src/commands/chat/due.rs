@@ -1,11 +1,15 @@
 //! Schedules that are due while a conversation is open: what is for it is said in it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use helve_agent::scheduler::{Deliver, Fired, Notify};
+use helve_agent::{
+    Handle, Inbox,
+    scheduler::{Deliver, Fired, Notify},
+};
 use helve_contract::{
     CancellationToken, async_trait,
-    ports::{Part, RunStatus, Schedule},
+    jiff::Timestamp,
+    ports::{Delivery, Message, Part, RunStatus, Schedule, Speaker, Spent},
 };
 use tokio::{
     sync::{
@@ -24,6 +28,16 @@ use crate::{
     terminal::{Screen, short},
 };
 
+/// What comes while the prompt waits.
+pub(super) enum Come {
+    /// A schedule is due in this conversation.
+    Due(Due),
+    /// An agent in the background has ended.
+    Message(String),
+    /// The result of a schedule that this conversation made.
+    Note(String),
+}
+
 /// What a schedule has to say.
 pub(super) struct Due {
     session: String,
@@ -36,13 +50,13 @@ pub(super) struct Due {
 /// What schedules have to say, in order.
 pub(super) struct Dues {
     door: Arc<Door>,
-    come: UnboundedReceiver<Due>,
+    come: UnboundedReceiver<Come>,
 }
 
 /// Takes what is for the conversation that is open.
 struct Door {
     open: Mutex<String>,
-    send: UnboundedSender<Due>,
+    send: UnboundedSender<Come>,
 }
 
 /// Schedules are driven until this ends.
@@ -52,10 +66,10 @@ pub(super) struct Driving {
 }
 
 impl Dues {
-    /// For this conversation.
-    pub(super) fn new(session: &str) -> Self {
+    /// For a conversation that is about to be opened.
+    pub(super) fn new() -> Self {
         let (send, come) = unbounded_channel();
-        Self { door: Arc::new(Door { open: Mutex::new(session.to_owned()), send }), come }
+        Self { door: Arc::new(Door { open: Mutex::default(), send }), come }
     }
 
     /// Another conversation is open now.
@@ -64,15 +78,31 @@ impl Dues {
     }
 
     /// The next one that somebody still waits for.
-    pub(super) async fn next(&mut self) -> Due {
+    pub(super) async fn next(&mut self) -> Come {
         loop {
             match self.come.recv().await {
-                Some(due) if due.answer.is_closed() => {}
-                Some(due) => return due,
+                Some(Come::Due(due)) if due.answer.is_closed() => {}
+                Some(come) => return come,
                 // The door is here, so this is never reached; and then there is nothing to wait for.
                 None => std::future::pending().await,
             }
         }
+    }
+}
+
+impl Dues {
+    /// Where the words of agents go that end in the background. They begin a turn when the prompt waits.
+    pub(super) fn inbox(&self, handle: Arc<OnceLock<Handle>>) -> Inbox {
+        let send = self.door.send.clone();
+        Arc::new(move |words| {
+            if let Some(handle) = handle.get().filter(|it| it.is_busy()) {
+                // The turn that runs reads them when the model is done.
+                handle.follow_up(words);
+                return Some(Delivery::Running);
+            }
+            send.send(Come::Message(words)).ok()?;
+            Some(Delivery::Woken)
+        })
     }
 }
 
@@ -94,11 +124,16 @@ impl Deliver for Door {
         }
         let (answer, answered) = oneshot::channel();
         let (session, words) = (session.to_owned(), words.to_owned());
-        self.send.send(Due { session, words, cancel: cancel.clone(), answer }).ok()?;
+        self.send.send(Come::Due(Due { session, words, cancel: cancel.clone(), answer })).ok()?;
         tokio::select! {
             fired = answered => fired.ok()?,
             () = cancel.cancelled() => Some(Fired { status: RunStatus::Cancelled, ..Fired::failed("cancelled") }),
         }
+    }
+
+    async fn note(&self, session: &str, text: &str) -> bool {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) == session
+            && self.send.send(Come::Note(text.to_owned())).is_ok()
     }
 }
 
@@ -135,8 +170,29 @@ impl Chat {
         Ok(Driving { cancel, work: Some(tokio::spawn(async move { driver.drive(until).await })) })
     }
 
+    /// Sees to what came while the prompt waited.
+    pub(super) async fn attend(&mut self, come: Come) -> Result<(), Fault> {
+        match come {
+            Come::Due(due) => self.attend_due(due).await,
+            Come::Message(words) => {
+                // Nobody waits for the answer; a line that was begun at the prompt stays as with a schedule.
+                let (answer, _) = oneshot::channel();
+                let session = self.agent.session.id.clone();
+                self.attend_due(Due { session, words, cancel: CancellationToken::new(), answer }).await
+            }
+            Come::Note(text) => {
+                self.screen.line(&harmless(&text));
+                self.screen.surface();
+                let parts = vec![Part::Text { text }];
+                let message = Message { seq: 0, role: Speaker::System, parts, created: Timestamp::now() };
+                self.bench.store().append(&self.agent.session.id, &[message], Spent::default()).await?;
+                Ok(())
+            }
+        }
+    }
+
     /// One turn for a schedule.
-    pub(super) async fn attend(&mut self, due: Due) -> Result<(), Fault> {
+    async fn attend_due(&mut self, due: Due) -> Result<(), Fault> {
         if due.session != self.agent.session.id {
             _ = due.answer.send(None);
             return Ok(());

@@ -4,9 +4,15 @@ mod due;
 mod show;
 mod slash;
 
-use std::{collections::VecDeque, io, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use helve_agent::{Agent, Ended, Event, Seat, Watcher};
+use helve_agent::{Agent, Ended, Event, Handle, Seat, Watcher};
 use helve_contract::ports::{Part, Retitle, Spent};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -157,9 +163,15 @@ impl Chat {
         bench.meet(Somebody { user: person.clone(), approver: Some(person.clone()), reach: Reach::Seated });
         let show = Show::new(screen.clone(), bench.memory().clone(), knobs.clone());
         let watcher: Watcher = Arc::new(move |event: &Event| show.hear(event));
-        let how = How { dialect, model: None, inbox: None };
+        if bench.settings().config.schedule.in_chat {
+            bench.drive_schedules();
+        }
+        let dues = Dues::new();
+        let handle: Arc<OnceLock<Handle>> = Arc::default();
+        let how = How { dialect, model: None, inbox: Some(dues.inbox(handle.clone())) };
         let talk = talk::open(&bench, wanted, how, watcher.clone()).await?;
-        let session = talk.agent.session.id.clone();
+        _ = handle.set(talk.agent.handle.clone());
+        dues.moved(&talk.agent.session.id);
         let signals = Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -178,7 +190,7 @@ impl Chat {
             marks: Vec::new(),
             spent: Spent::default(),
             waiting: VecDeque::new(),
-            dues: Dues::new(&session),
+            dues,
             signals,
         };
         Ok((chat, talk.resumed))
@@ -238,8 +250,8 @@ impl Chat {
         let typed = loop {
             tokio::select! {
                 typed = &mut line => break typed,
-                due = self.dues.next() => {
-                    if let Err(fault) = self.attend(due).await {
+                come = self.dues.next() => {
+                    if let Err(fault) = self.attend(come).await {
                         self.screen.line(&self.screen.look.ink("31", &harmless(&fault.to_string())));
                     }
                     self.screen.surface();
@@ -346,12 +358,18 @@ impl Chat {
                 self.screen.line(&look.dim(&line));
             }
         }
+        let slate = self.bench.store().slate(&self.agent.session.id, helve_tools::user::TODOS).await?;
+        let todos = slate.and_then(|slate| serde_json::from_value(slate.value).ok()).unwrap_or_default();
+        self.person.recall_todos(todos);
         Ok(())
     }
 
     /// Opens another conversation in place of this one.
     async fn switch(&mut self, wanted: Wanted, how: How) -> Result<(), Fault> {
+        let handle: Arc<OnceLock<Handle>> = Arc::default();
+        let how = How { inbox: Some(self.dues.inbox(handle.clone())), ..how };
         let talk = talk::open(&self.bench, wanted, how, self.watcher.clone()).await?;
+        _ = handle.set(talk.agent.handle.clone());
         setup::end_tasks(self.agent.session.clone()).await;
         self.agent = talk.agent;
         self.seat = talk.seat;

@@ -124,7 +124,8 @@ impl Chat {
 
     async fn sessions(&self) -> Result<(), Fault> {
         let workspace = self.bench.settings().workspace.to_string_lossy().into_owned();
-        let which = Which { workspace: Some(workspace), top_only: true, most: 20, ..Which::default() };
+        let user = Some(crate::setup::user(self.bench.settings()));
+        let which = Which { user, workspace: Some(workspace), top_only: true, most: 20, ..Which::default() };
         let (records, _) = self.bench.store().conversations(&which).await?;
         self.screen.line(&self.screen.look.bold(sessions::HEADS));
         for record in &records {
@@ -178,7 +179,12 @@ impl Chat {
         }
     }
 
-    async fn cost(&self) -> Result<(), Fault> {
+    async fn cost(&mut self) -> Result<(), Fault> {
+        // Agents in the background may have ended since the last turn.
+        let charged = self.agent.handle.take_charges().spent;
+        self.spent.prompt_tokens += charged.prompt_tokens;
+        self.spent.completion_tokens += charged.completion_tokens;
+        self.spent.cost += charged.cost;
         self.screen.line(&format!("since the start: {}", money(&self.spent)));
         if let Some(record) = self.bench.store().conversation(&self.agent.session.id).await? {
             self.screen.line(&format!("this conversation: {} messages, {}", record.messages, money(&record.spent)));

@@ -29,6 +29,8 @@ const LATE: Duration = Duration::from_millis(100);
 const LONGEST: usize = 64 << 10;
 /// What goes on with a plan.
 const GO_ON: &str = "Go on";
+/// The same, and changes of files need no approval.
+const ACCEPT_EDITS: &str = "Go on and accept edits";
 /// What does not.
 const CHANGE: &str = "Change it";
 /// Why a schedule is not kept waiting.
@@ -320,6 +322,7 @@ impl User for Board {
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
         let options = json!([
             { "label": GO_ON, "description": "The plan is carried out." },
+            { "label": ACCEPT_EDITS, "description": "The plan is carried out, and changes of files need no approval." },
             { "label": CHANGE, "description": "Write what should be different." },
         ]);
         let question = json!({
@@ -329,6 +332,7 @@ impl User for Board {
         let verdict = match self.put(call, shown, Some(vec![Count::One])).await {
             Ok(Said::Words(answers)) => match answers.concat().join(", ").as_str() {
                 GO_ON => Verdict::Yes,
+                ACCEPT_EDITS => Verdict::YesAcceptEdits,
                 "" | CHANGE => Verdict::No(String::new()),
                 words => Verdict::No(words.to_owned()),
             },
@@ -336,10 +340,13 @@ impl User for Board {
             Ok(Said::Answer(_)) => Verdict::No(String::new()),
             Err(why) => Verdict::No(why.to_owned()),
         };
-        if verdict == Verdict::Yes
+        if !matches!(verdict, Verdict::No(_))
             && let Some(engine) = self.bench.upgrade().and_then(|it| it.engine(&call.session.id))
         {
             engine.mode().end_plan();
+            if verdict == Verdict::YesAcceptEdits {
+                engine.mode().accept_edits();
+            }
         }
         Ok(verdict)
     }

@@ -1,6 +1,6 @@
 //! `/hooks/NAME`: what a machine posts becomes a message in a conversation of the hook's own.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
 use helve_contract::CancellationToken;
@@ -20,18 +20,30 @@ pub(super) struct Hooks {
 }
 
 /// The messages that came in.
-pub(super) struct Posts(Receiver<Taken>);
+pub(super) struct Posts {
+    queue: Receiver<Taken>,
+    /// The users of hooks that have one of their own.
+    users: HashMap<String, String>,
+}
 
 /// The hooks by the settings.
 pub(super) fn open(settings: &Settings) -> Result<(Hooks, Posts), Fault> {
-    let all = settings.config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    let read: Vec<(Inbound, Option<String>)> =
+        settings.config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    let users = read.iter().filter_map(|(hook, user)| Some((hook.id.clone(), user.clone()?))).collect();
+    let all = read.into_iter().map(|(hook, _)| hook).collect();
     let (queue, posts) = channel(WAITING);
-    Ok((Hooks { all, queue }, Posts(posts)))
+    Ok((Hooks { all, queue }, Posts { queue: posts, users }))
 }
 
-fn read(text: &str) -> Result<Inbound, Fault> {
+/// Reads `NAME=VARIABLE` or `NAME=VARIABLE@USER`: the hook, and the user whose messages it brings.
+fn read(text: &str) -> Result<(Inbound, Option<String>), Fault> {
     let told = |why: &str| Fault::usage(format!("hooks: `{text}` {why}"));
     let (name, variable) = text.split_once('=').ok_or_else(|| told("must be NAME=VARIABLE"))?;
+    let (variable, user) = match variable.split_once('@') {
+        Some((variable, user)) => (variable, Some(user.trim().to_owned()).filter(|it| !it.is_empty())),
+        None => (variable, None),
+    };
     let (name, variable) = (name.trim(), variable.trim());
     let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
@@ -39,7 +51,8 @@ fn read(text: &str) -> Result<Inbound, Fault> {
     }
     let secret = std::env::var(variable).ok().filter(|it| it.len() >= 16);
     let secret = secret.ok_or_else(|| told("names a variable that must hold a secret of 16 letters or more"))?;
-    Ok(Inbound { id: name.to_owned(), path: format!("/hooks/{name}"), format: Format::Text, secret: Some(secret) })
+    let path = format!("/hooks/{name}");
+    Ok((Inbound { id: name.to_owned(), path, format: Format::Text, secret: Some(secret) }, user))
 }
 
 impl Hooks {
@@ -60,14 +73,15 @@ impl Posts {
     pub(super) async fn work(mut self, bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
         loop {
             let taken = tokio::select! {
-                taken = self.0.recv() => taken,
+                taken = self.queue.recv() => taken,
                 () = closing.cancelled() => {
-                    self.0.close();
-                    self.0.recv().await
+                    self.queue.close();
+                    self.queue.recv().await
                 }
             };
             let Some(taken) = taken else { return };
-            if let Err(error) = turn(bench, talks, &taken, closing).await {
+            let user = self.users.get(&taken.hook).cloned();
+            if let Err(error) = turn(bench, talks, &taken, user, closing).await {
                 remark!("helve: the hook {}: {}", harmless(&taken.hook), harmless(&error.to_string()));
             }
         }
@@ -79,6 +93,7 @@ async fn turn(
     bench: &Arc<Bench>,
     talks: &Talks,
     taken: &Taken,
+    user: Option<String>,
     closing: &CancellationToken,
 ) -> helve_contract::Result<()> {
     let settings = bench.settings();
@@ -92,7 +107,7 @@ async fn turn(
             return Ok(());
         }
     }
-    let need = Need { id, alone: true, ..Need::default() };
+    let need = Need { id, user, alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
     let budget = Budget {
         turns: Some(settings.config.schedule.max_turns),

@@ -18,8 +18,6 @@ use super::{
 const PASSAGES: usize = 20;
 /// Bytes of a note.
 const LONGEST: usize = 64 << 10;
-/// Whose notes are looked for: those of the one user.
-const USER: &str = "user";
 
 /// A note as it comes in.
 #[derive(Deserialize)]
@@ -50,7 +48,7 @@ impl Site {
         let question = query.get("q").map(|it| it.trim()).unwrap_or_default();
         if question.is_empty() {
             let offset = number(query, "offset", 0)?.min(i64::MAX as u64);
-            let (notes, total) = store.notes(USER, offset, PASSAGES as u64).await?;
+            let (notes, total) = store.notes(&self.user(), offset, PASSAGES as u64).await?;
             return Ok(json!({ "total": total, "found": notes.iter().map(shown).collect::<Vec<_>>() }));
         }
         if question.len() > 2000 {
@@ -58,7 +56,7 @@ impl Site {
         }
         let recall = Recall {
             text: question.to_owned(),
-            user: Some(USER.to_owned()),
+            user: Some(self.user()),
             conversations: true,
             most: PASSAGES,
             ..Recall::default()
@@ -71,26 +69,26 @@ impl Site {
     pub(super) async fn keep_note(&self, body: &[u8]) -> Result<Value, No> {
         let note = parsed::<Written>(body)?.note()?;
         let note = NewNote { tags: note.tags.or_else(|| Some(Vec::new())), ..note };
-        let kept = self.bench.store().save_note(USER, &note, Timestamp::now()).await?;
+        let kept = self.bench.store().save_note(&self.user(), &note, Timestamp::now()).await?;
         Ok(json!({ "id": kept.id }))
     }
 
     /// Replaces a note.
     pub(super) async fn change_note(&self, id: &str, body: &[u8]) -> Result<Value, No> {
         let note = parsed::<Written>(body)?.note()?;
-        let changed = self.bench.store().update_note(USER, id, &note, Timestamp::now()).await?;
+        let changed = self.bench.store().update_note(&self.user(), id, &note, Timestamp::now()).await?;
         changed.as_ref().map(shown).ok_or_else(missing)
     }
 
     /// Forgets a note.
     pub(super) async fn forget_note(&self, id: &str) -> Result<Value, No> {
-        let gone = self.bench.store().forget_note(USER, id).await?;
+        let gone = self.bench.store().forget_note(&self.user(), id).await?;
         if gone { Ok(json!({ "id": id })) } else { Err(missing()) }
     }
 
     /// Lets a note be found that a stranger's words may be in.
     pub(super) async fn release_note(&self, id: &str) -> Result<Value, No> {
-        let there = self.bench.store().release_note(USER, id).await?;
+        let there = self.bench.store().release_note(&self.user(), id).await?;
         if there { Ok(json!({ "id": id })) } else { Err(missing()) }
     }
 }

@@ -114,6 +114,7 @@ impl Args {
         let board = Board::new(hub.clone(), bench);
         let everywhere = Reach::Everywhere;
         bench.meet(Somebody { user: board.clone(), approver: Some(board.clone()), reach: everywhere });
+        bench.drive_schedules();
         let house = house(bench, &board)?;
         let first = house.first.session.clone();
         let options = HttpOptions {
@@ -139,6 +140,7 @@ impl Args {
         }
         let site = Site::new(bench.clone(), board.clone(), turns, hub.clone(), (pass, hooks), closing.clone());
         let site = Arc::new(site);
+        bench.wake_with(site.talks.clone());
         let hall = Hall { house, hub, guests: site.guests.clone() };
         let stop = async {
             stopping.await;

@@ -57,7 +57,11 @@ pub(super) fn observer(turns: Arc<Turns>, usual: &str) -> Observer {
             }
             Happening::Ended(_, run) => {
                 if let Some(turn) = working.remove(&run.id) {
-                    turn.over(if run.status == RunStatus::Success { "done" } else { "error" });
+                    turn.over(match run.status {
+                        RunStatus::Success => "done",
+                        RunStatus::Refused => "refused",
+                        _ => "error",
+                    });
                 }
             }
             Happening::Lost(_, run) => {
@@ -73,7 +77,7 @@ pub(super) fn observer(turns: Arc<Turns>, usual: &str) -> Observer {
 impl Site {
     /// Schedules, newest first.
     pub(super) async fn schedules(&self) -> Result<Value, No> {
-        let all = schedule::all(&**self.bench.store()).await.map_err(No::broken)?;
+        let all = schedule::all(&**self.bench.store(), Some(self.user())).await.map_err(No::broken)?;
         Ok(json!({ "schedules": all.iter().map(shown).collect::<Vec<_>>() }))
     }
 

@@ -37,6 +37,7 @@ impl Site {
     /// Conversations, the last used first.
     pub(super) async fn sessions(&self, query: &Query) -> Result<Value, No> {
         let which = Which {
+            user: Some(self.user()),
             parent: query.get("parent").cloned(),
             top_only: !query.contains_key("parent"),
             offset: number(query, "offset", 0)?.min(i64::MAX as u64),
@@ -110,7 +111,7 @@ impl Site {
     }
 
     async fn known(&self, id: &str) -> Result<SessionRecord, No> {
-        let found = self.bench.store().conversation(id).await?;
+        let found = self.bench.store().conversation(id).await?.filter(|it| it.user == self.user());
         found.ok_or_else(|| No::missing("there is no such conversation; /api/sessions lists them"))
     }
 

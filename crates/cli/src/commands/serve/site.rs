@@ -69,6 +69,11 @@ impl Routes for Site {
 }
 
 impl Site {
+    /// The user whose memory, schedules and conversations are shown.
+    pub(super) fn user(&self) -> String {
+        crate::setup::user(self.bench.settings())
+    }
+
     pub(super) fn new(
         bench: Arc<Bench>,
         board: Arc<Board>,

@@ -8,11 +8,11 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::join_all};
-use helve_agent::{Ended, Event, Watcher, scheduler::Deliver, scheduler::Fired};
+use helve_agent::{Ended, Event, Wake, Watcher, scheduler::Deliver, scheduler::Fired};
 use helve_contract::{
     CancellationToken, Error, async_trait,
     jiff::Timestamp,
-    ports::{Message, Part, SessionRecord, Speaker, Spent},
+    ports::{Delivery, Message, Part, SessionRecord, Speaker, Spent},
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -141,7 +141,8 @@ impl Talks {
 
     /// A conversation that can be gone on with here.
     async fn record(&self, id: &str) -> Result<SessionRecord, No> {
-        let found = self.bench.store().conversation(id).await?;
+        let user = setup::user(self.bench.settings());
+        let found = self.bench.store().conversation(id).await?.filter(|it| it.user == user);
         let record = found.ok_or_else(|| No::missing("there is no such conversation; /api/sessions lists them"))?;
         if record.workspace != self.bench.settings().workspace.to_string_lossy() {
             return Err(No::conflict(format!("this conversation works in {}; serve that folder", record.workspace)));
@@ -174,14 +175,7 @@ impl Talks {
         // Who hears of it needs its id, which is known only when it is open.
         let id: Arc<std::sync::OnceLock<String>> = Arc::default();
         let (me, named) = (self.me.clone(), id.clone());
-        let how = How {
-            inbox: Some(Arc::new(move |words| {
-                if let (Some(talks), Some(id)) = (me.upgrade(), named.get()) {
-                    talks.wake(id, words);
-                }
-            })),
-            ..how
-        };
+        let how = How { inbox: Some(Arc::new(move |words| talks_of(&me, &named, words))), ..how };
         let watcher = self.watcher(&begun, &id);
         let talk = talk::open(&self.bench, wanted, how, watcher).await?;
         let session = talk.agent.session.id.clone();
@@ -231,9 +225,12 @@ impl Talks {
     }
 
     /// An agent in the background has ended, and its conversation should hear it.
-    fn wake(&self, id: &str, text: String) {
-        if let Some(open) = self.get(id).filter(|_| !self.closing.is_cancelled()) {
-            self.put(&open, Words { text, answer: None }, When::Later);
+    fn hear(&self, id: &str, text: String) -> Option<Delivery> {
+        let open = self.get(id).filter(|_| !self.closing.is_cancelled())?;
+        match self.put(&open, Words { text, answer: None }, When::Later) {
+            Put::Began => Some(Delivery::Woken),
+            Put::Waits => Some(Delivery::Running),
+            Put::Closed => None,
         }
     }
 
@@ -287,6 +284,22 @@ impl Talks {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives words to a conversation of a server that may have ended.
+fn talks_of(talks: &Weak<Talks>, id: &std::sync::OnceLock<String>, words: String) -> Option<Delivery> {
+    talks.upgrade()?.hear(id.get()?, words)
+}
+
+#[async_trait]
+impl Wake for Talks {
+    async fn wake(&self, session: &str, text: &str) -> Option<Delivery> {
+        if let Some(delivery) = self.hear(session, text.to_owned()) {
+            return Some(delivery);
+        }
+        // What another conversation sends is no request of a client: it says nothing where it cannot be taken.
+        self.say(session, text.to_owned()).await.ok().map(|()| Delivery::Woken)
     }
 }
 
@@ -427,5 +440,15 @@ impl Deliver for Talks {
             Handed::Unheard => Some(Fired::failed("cancelled")),
             Handed::Heard(fired) => Some(fired),
         }
+    }
+
+    async fn note(&self, session: &str, text: &str) -> bool {
+        let Some(open) = self.get(session) else { return false };
+        if open.lock().working {
+            open.talk.agent.handle.follow_up(text);
+            return true;
+        }
+        // Nothing runs there, so it goes into the store like a note for any other conversation.
+        false
     }
 }

@@ -6,7 +6,7 @@ use helve_contract::{Call, Error, async_trait};
 use serde_json::json;
 
 use super::stage::{Clerk, bash, call, edit, fetch, gate};
-use crate::gate::{Answer, Approver, Gate, Mode, Question};
+use crate::gate::{Answer, Approver, Gate, Mode, Question, Refused};
 
 fn run(command: &str) -> serde_json::Value {
     json!({ "command": command })
@@ -182,5 +182,5 @@ async fn a_cancelled_call_stops_waiting() {
     let gate = Gate::new(Mode::Default).approver(Arc::new(Silent));
     let call = call();
     call.cancel.cancel();
-    assert!(matches!(gate.pass(&bash(), &run("deploy"), &call).await, Err(Error::Cancelled)));
+    assert!(matches!(gate.pass(&bash(), &run("deploy"), &call).await, Err(Refused { error: Error::Cancelled, .. })));
 }

@@ -1,6 +1,6 @@
 //! What each mode lets pass.
 
-use helve_contract::{Effects, Spec, Tier};
+use helve_contract::{Effects, Refusal, Spec, Tier};
 use serde_json::json;
 
 use super::stage::{Fate, bash, command, edit, fate, fetch, gate, grep, spec, write};
@@ -32,7 +32,7 @@ async fn row(mode: Mode, rules: &[&str]) -> String {
 async fn each_mode_in_one_row() {
     assert_eq!(row(Mode::Default, &[]).await, "papaaap");
     assert_eq!(row(Mode::AcceptEdits, &[]).await, "pppaaap");
-    assert_eq!(row(Mode::Plan, &[]).await, "pdddddp");
+    assert_eq!(row(Mode::Plan, &[]).await, "pdpdppp");
     assert_eq!(row(Mode::DontAsk, &[]).await, "pdpdddp");
     assert_eq!(row(Mode::BypassPermissions, &[]).await, "ppppppp");
     assert_eq!(row(Mode::Open, &[]).await, "ppppppp");
@@ -50,7 +50,7 @@ async fn deny_holds_in_every_mode() {
 async fn deny_beats_plan_beats_ask_beats_allow() {
     assert_eq!(row(Mode::Open, &["+Bash", "?Bash"]).await, "ppaappp");
     assert_eq!(row(Mode::Default, &["+Bash", "+Write", "+WebFetch", "+Agent"]).await, "ppppppp");
-    assert_eq!(row(Mode::Plan, &["+Bash", "+Write"]).await, "pdddddp");
+    assert_eq!(row(Mode::Plan, &["+Bash", "+Write"]).await, "pdpdppp");
     assert_eq!(row(Mode::DontAsk, &["+Bash(npm test)", "?Grep"]).await, "ddppddp");
 }
 
@@ -79,9 +79,62 @@ async fn a_headless_denial_says_how_to_allow_it() {
          with the rule Edit, or run where questions can be answered"
     );
     assert_eq!(
-        denied(Mode::Plan, bash(), json!({"command": "ls"})).await,
-        "Bash can change things, and in plan mode only looking is allowed; finish the plan and let the user approve it"
+        denied(Mode::Plan, bash(), json!({"command": "npm test"})).await,
+        "this session is in plan mode, and the command may change things. Only reads, searches and commands that change \
+         nothing are allowed until the user has approved the plan"
     );
+}
+
+#[tokio::test]
+async fn plan_mode_lets_commands_and_pages_be_read_and_nothing_else() {
+    for line in ["git log --oneline", "ls -la | head", "git status && git diff", "cat a | grep b"] {
+        assert_eq!(command(gate(Mode::Plan, &[]), line).await, Fate::Passed, "{line}");
+    }
+    for line in ["git commit -m x", "ls > a", "ls && rm a", "git log $(rm a)", "env"] {
+        assert!(matches!(command(gate(Mode::Plan, &[]), line).await, Fate::Denied(_)), "{line}");
+    }
+    let fetched = json!({"url": "https://example.com"});
+    assert_eq!(fate(gate(Mode::Plan, &["?WebFetch"]), &fetch(), fetched.clone()).await, Fate::Asked);
+    assert_eq!(fate(gate(Mode::Plan, &[]).asking_web_in_plan(), &fetch(), fetched).await, Fate::Asked);
+    for effects in
+        [Effects::NETWORK | Effects::SENDS, Effects::NETWORK | Effects::WRITES, Effects::SPAWNS | Effects::WRITES]
+    {
+        let fate = fate(gate(Mode::Plan, &[]), &spec("x", effects, &["to"]), json!({"to": "a"})).await;
+        assert!(matches!(fate, Fate::Denied(_)), "{effects:?}");
+    }
+}
+
+#[tokio::test]
+async fn rules_approved_with_a_plan_hold_until_they_are_taken_back() {
+    let call = super::stage::call();
+    let run = async |mode, rules: &[&str], line: &str| {
+        let gate = gate(mode, rules);
+        gate.pass(&bash(), &json!({ "command": line }), &call).await.is_ok()
+    };
+    assert!(!run(Mode::Default, &[], "cargo test").await);
+    call.session.set_plan_rules(vec!["Bash(cargo test:*)".to_owned(), "Bash".to_owned(), "Write".to_owned()]);
+    assert!(run(Mode::Default, &[], "cargo test -p store").await);
+    assert!(!run(Mode::Default, &[], "cargo test && rm a").await);
+    assert!(!run(Mode::Default, &[], "npm test").await);
+    assert!(!run(Mode::Default, &["-Bash(cargo:*)"], "cargo test").await);
+    assert!(!run(Mode::Default, &["?Bash(cargo:*)"], "cargo test").await);
+    assert!(!run(Mode::Plan, &[], "cargo test").await);
+    let args = json!({"file_path": "a", "content": "x"});
+    assert!(gate(Mode::Default, &[]).pass(&write(), &args, &call).await.is_err());
+    call.session.set_plan_rules(Vec::new());
+    assert!(!run(Mode::Default, &[], "cargo test").await);
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_kind_it_is() {
+    let why = async |mode, rules: &[&str]| {
+        let gate = gate(mode, rules);
+        gate.pass(&bash(), &json!({"command": "npm test"}), &super::stage::call()).await.unwrap_err().why
+    };
+    assert_eq!(why(Mode::Default, &[]).await, Refusal::Approval);
+    assert_eq!(why(Mode::DontAsk, &[]).await, Refusal::Approval);
+    assert_eq!(why(Mode::Open, &["-Bash"]).await, Refusal::Rule);
+    assert_eq!(why(Mode::Plan, &[]).await, Refusal::PlanMode);
 }
 
 #[test]

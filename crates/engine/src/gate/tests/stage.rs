@@ -12,7 +12,7 @@ use helve_contract::{
 use serde_json::{Value, json};
 
 use crate::{
-    gate::{Answer, Approver, Gate, Mode, Question, Rule},
+    gate::{Answer, Approver, Gate, Mode, Question, Refused, Rule},
     policy::protected,
 };
 
@@ -113,7 +113,7 @@ pub(super) async fn fate(gate: Gate, spec: &Spec, args: Value) -> Fate {
     let gate = gate.approver(clerk.clone());
     match gate.pass(spec, &args, &call()).await {
         Ok(()) => Fate::Passed,
-        Err(Error::Denied(_)) if clerk.count() > 0 => Fate::Asked,
+        Err(Refused { error: Error::Denied(_), .. }) if clerk.count() > 0 => Fate::Asked,
         Err(error) => Fate::Denied(error.to_string()),
     }
 }

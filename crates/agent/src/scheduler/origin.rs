@@ -1,0 +1,72 @@
+//! Delivers results of schedules to the conversation that made them.
+
+use std::sync::Arc;
+
+use helve_contract::{
+    async_trait,
+    jiff::Timestamp,
+    ports::{Message, Part, Schedule, Speaker, Spent, Store},
+};
+
+use super::{Deliver, Notify};
+
+/// Adds each result to the conversation that made the schedule, and passes it on: to the schedule's channel where it has
+/// one, and to nobody else where the conversation got it.
+pub struct ToOrigin {
+    /// Where conversations are kept.
+    pub store: Arc<dyn Store>,
+    /// The conversations that are open in this process, where there are any.
+    pub live: Option<Arc<dyn Deliver>>,
+    /// Who else is told: a channel, or the log.
+    pub next: Arc<dyn Notify>,
+}
+
+#[async_trait]
+impl Notify for ToOrigin {
+    async fn notify(&self, schedule: &Schedule, text: &str) -> bool {
+        let reached = self.deliver(schedule, text).await;
+        if reached && schedule.channel.is_none() {
+            return true;
+        }
+        self.next.notify(schedule, text).await || reached
+    }
+}
+
+impl ToOrigin {
+    async fn deliver(&self, schedule: &Schedule, text: &str) -> bool {
+        // What runs in a conversation has said there what it has to say.
+        let origin = schedule.origin.as_deref().filter(|_| schedule.session.is_none());
+        let Some(origin) = origin else { return false };
+        let note = note(schedule, text);
+        if let Some(live) = &self.live
+            && live.note(origin, &note).await
+        {
+            return true;
+        }
+        self.append(origin, &schedule.user, note).await.unwrap_or(false)
+    }
+
+    /// Adds a note to a conversation that is not open here.
+    async fn append(&self, session: &str, user: &str, text: String) -> helve_contract::Result<bool> {
+        let record = self.store.conversation(session).await?;
+        if record.is_none_or(|it| it.user != user) {
+            return Ok(false);
+        }
+        let last = self.store.messages(session, None, 1).await?;
+        if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
+            // Another process is in the middle of a turn there; nothing may stand between a call and its result.
+            return Ok(false);
+        }
+        let parts = vec![Part::Text { text }];
+        let message = Message { seq: 0, role: Speaker::System, parts, created: Timestamp::now() };
+        self.store.append(session, &[message], Spent::default()).await?;
+        Ok(true)
+    }
+}
+
+/// What the conversation reads: the result as data, between marks that it cannot end itself.
+fn note(schedule: &Schedule, text: &str) -> String {
+    let name = schedule.name.as_deref().unwrap_or(&schedule.id).replace(['"', '<', '>'], "'");
+    let text = text.trim().replace("</schedule_result", "&lt;/schedule_result");
+    format!("<schedule_result schedule=\"{name}\">\n{text}\n</schedule_result>")
+}
