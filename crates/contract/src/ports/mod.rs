@@ -1,6 +1,7 @@
 //! Everything a tool reaches outside of itself: one trait a port, several makers each.
 
 mod agents;
+mod attachments;
 mod channel_settings;
 mod channels;
 mod clock;
@@ -16,6 +17,7 @@ mod user;
 mod web;
 
 pub use agents::{AgentKind, AgentReport, AgentState, Agents, NoAgents, Order as AgentOrder, OwnAgent};
+pub use attachments::{Attachment, AttachmentLimits};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Media, Result, nearest,
-    ports::{Address, ChannelKind as Kind, Channels, Outgoing},
+    ports::{Address, Attachment, ChannelKind as Kind, Channels, Outgoing},
 };
 
 use super::{Attachments, Settings, Stdout, allow::Allow, log::Log, mail::Mail, signal::Signal, webhook::Webhook};
@@ -173,5 +173,9 @@ impl Channels for Outlets {
 
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>> {
         Ok(self.attachments.get(&call.session.id, index))
+    }
+
+    fn set_attachments(&self, session: &str, files: Vec<Attachment>) {
+        self.attachments.set(session, files);
     }
 }
