@@ -32,7 +32,7 @@ pub(super) trait Outlet: Send + Sync {
 pub struct Outlets {
     all: Vec<Way>,
     home: Option<Address>,
-    attachments: Attachments,
+    attachments: Option<Attachments>,
 }
 
 struct Way {
@@ -61,7 +61,7 @@ impl Outlets {
     /// Shares the files that users send along.
     #[must_use]
     pub fn with_attachments(self, attachments: Attachments) -> Self {
-        Self { attachments, ..self }
+        Self { attachments: Some(attachments), ..self }
     }
 
     /// The channel of an address that may be written to.
@@ -172,10 +172,12 @@ impl Channels for Outlets {
     }
 
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>> {
-        Ok(self.attachments.get(&call.session.id, index))
+        Ok(self.attachments.as_ref().and_then(|it| it.get(&call.session.id, index)))
     }
 
     fn set_attachments(&self, session: &str, files: Vec<Attachment>) {
-        self.attachments.set(session, files);
+        if let Some(attachments) = &self.attachments {
+            attachments.set(session, files);
+        }
     }
 }
