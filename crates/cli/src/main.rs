@@ -1,5 +1,6 @@
 //! `helve`: the tools of an agent, from the command line and as a server.
 
+mod attach;
 mod commands;
 mod terminal;
 mod tokens;
@@ -9,7 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use helve_config::{self as config, state};
-use helve_runtime::{fault, knobs, notify, outside, print, remark, say, schedules, setup, shell, talk, undo, workshop};
+use helve_runtime::{
+    fault, hosts, knobs, notify, outside, print, remark, say, schedules, setup, shell, talk, undo, workshop,
+};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -30,6 +30,53 @@ fn every_format_has_the_same_tools() {
     }
 }
 
+/// The number in front of "tools" in the last line of a table.
+fn count(table: &str) -> usize {
+    table.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_readme_counts_the_rows_of_every_table() {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let desk = Desk::new();
+    for dialect in DIALECTS {
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{dialect}` ("))).unwrap();
+        let told: usize = row.split('|').nth(2).unwrap().trim().parse().unwrap();
+        assert_eq!(told, count(&desk.run(&["tools", "--dialect", dialect]).out), "README.md: {row}");
+    }
+}
+
+#[test]
+fn a_row_that_is_not_offered_says_why() {
+    let desk = Desk::new();
+    let whole = desk.run(&["tools", "--dialect", "preset"]).out;
+    let part = desk.run(&["tools", "--dialect", "preset", "--role", "readonly"]).out;
+    assert_eq!(count(&whole), count(&part), "{part}");
+    let row = |name: &str| part.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap().to_owned();
+    assert!(row("write").contains("[not offered: "), "{part}");
+    assert!(!row("read").contains("not offered"), "{part}");
+    assert!(part.lines().last().unwrap().contains("offered here"), "{part}");
+    let disabled = desk.run(&["tools", "--dialect", "preset", "--set", "tools.disable=grep"]).out;
+    assert!(disabled.lines().any(|it| it.starts_with("grep ") && it.contains("[not offered: ")), "{disabled}");
+}
+
+#[test]
+fn the_doctor_lists_every_kind_of_host() {
+    let checks = |flags: &[&str]| -> Vec<(String, String, String)> {
+        let told = Desk::new().run(&[&["doctor", "--json"], flags].concat()).json();
+        let text = |it: &serde_json::Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+        let all = told["checks"].as_array().unwrap().iter();
+        all.map(|it| (text(it, "name"), text(it, "state"), it.to_string())).collect()
+    };
+    let of = |all: &[(String, String, String)], name: &str| all.iter().find(|it| it.0 == name).unwrap().clone();
+    let usual = checks(&[]);
+    assert_eq!(of(&usual, "host local").1, "good");
+    assert!(of(&usual, "host ssh").2.contains("set `host.ssh.host`"), "{usual:?}");
+    assert!(of(&usual, "host e2b").2.contains("E2B_API_KEY"), "{usual:?}");
+    let nowhere = checks(&["--set", "host.kind=docker", "--set", "host.docker.endpoint=unix:///nowhere.sock"]);
+    assert_eq!(of(&nowhere, "host docker").1, "weak", "{nowhere:?}");
+}
+
 #[test]
 fn the_bill_adds_up() {
     let desk = Desk::new();
