@@ -76,7 +76,8 @@ impl Asks {
 pub struct ElicitApprover {
     desks: Mutex<HashMap<String, Desk>>,
     otherwise: Option<Arc<dyn Approver>>,
-    timeout: Option<Duration>,
+    /// How long questions of tools wait.
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -111,14 +112,14 @@ impl ElicitApprover {
     }
 
     /// Puts a form to the user of the client that made a call. `None`: that client cannot ask; nothing inside: it did
-    /// not, or the call was given up.
-    pub(crate) async fn put(&self, call: &Call, form: &Value) -> Option<Value> {
+    /// not in time, or the call was given up.
+    pub(crate) async fn put(&self, call: &Call, form: &Value, timeout: Option<Duration>) -> Option<Value> {
         let Desk { peer, out } = self.lock().get(&call.id).cloned()?;
         let (id, answered) = peer.asks.open();
         out.send(answer::request(&id, "elicitation/create", form));
         let mut question = OpenQuestion { peer, out, id, is_answered: false };
         let late = async {
-            match self.timeout {
+            match timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
                 None => std::future::pending().await,
             }
@@ -172,7 +173,7 @@ impl Drop for DeskSeat {
 #[async_trait]
 impl Approver for ElicitApprover {
     async fn ask(&self, question: &Question, call: &Call) -> Answer {
-        match self.put(call, &form(question)).await {
+        match self.put(call, &form(question), None).await {
             Some(result) => decided(result),
             None => match &self.otherwise {
                 Some(other) => other.ask(question, call).await,

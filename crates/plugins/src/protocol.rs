@@ -130,7 +130,7 @@ fn reply(message: &Map<String, Value>) -> Reply {
     }
     if reply.text.is_empty() && reply.media.is_empty() {
         let error = message.get("error").and_then(Value::as_str).filter(|it| !it.is_empty());
-        reply.text = error.unwrap_or("(the tool returned nothing)").to_owned();
+        reply.text.push_str(error.unwrap_or("(the tool returned nothing)"));
     }
     reply
 }
