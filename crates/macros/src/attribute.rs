@@ -17,10 +17,7 @@ pub(crate) struct Attribute {
     pub(crate) timeout: Option<u64>,
 }
 
-const EFFECTS: [&str; 7] = ["reads", "writes", "network", "executes", "spawns", "blocks", "destroys"];
-
-const MISSING: &str = "say what a call can do, such as #[tool(reads)]: none, or any of reads, writes, network, executes, \
-                       spawns, blocks, destroys";
+const EFFECTS: [&str; 9] = ["reads", "writes", "network", "executes", "spawns", "blocks", "destroys", "notes", "sends"];
 
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
@@ -50,7 +47,7 @@ impl Parse for Attribute {
 
 fn effects(words: &[Ident]) -> syn::Result<TokenStream> {
     if words.is_empty() {
-        return Err(syn::Error::new(proc_macro2::Span::call_site(), MISSING));
+        return Ok(quote!(::helve_contract::Effects::UNKNOWN));
     }
     if let Some(none) = words.iter().find(|it| *it == "none") {
         return match words.len() {
@@ -73,8 +70,13 @@ fn tool_name(input: ParseStream<'_>) -> syn::Result<String> {
     input.parse::<Token![=]>()?;
     let name: LitStr = input.parse()?;
     let text = name.value();
-    let good = (1..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
-    if good { Ok(text) } else { Err(syn::Error::new_spanned(name, "a tool's name is 1 to 64 letters, digits and `_`")) }
+    let good = (1..=64).contains(&text.len())
+        && text.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-'));
+    if good {
+        Ok(text)
+    } else {
+        Err(syn::Error::new_spanned(name, "a tool's name is 1 to 64 letters, digits, `_` and `-`"))
+    }
 }
 
 fn seconds(input: ParseStream<'_>) -> syn::Result<u64> {

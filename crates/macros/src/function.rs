@@ -15,19 +15,32 @@ pub(crate) struct Function<'a> {
     pub(crate) fields: Vec<Field<'a>>,
     /// Whether it wants the call.
     pub(crate) call: bool,
-    /// Its parameters in order: the call, or a field.
-    order: Vec<Option<&'a Ident>>,
+    /// Its parameters in order.
+    order: Vec<Parameter<'a>>,
     /// What comes back when all is well.
     pub(crate) output: &'a Type,
     /// Whether it gives back a `Result`.
     pub(crate) fallible: bool,
 }
 
+/// What the function is called with.
+enum Parameter<'a> {
+    /// The call itself.
+    Call,
+    /// The value of a field.
+    Owned(&'a Ident),
+    /// A `&str` from a field that is a `String`.
+    Str(&'a Ident),
+    /// An `Option<&str>` from a field that is an `Option<String>`.
+    OptionalStr(&'a Ident),
+}
+
 /// One parameter that comes from JSON.
 pub(crate) struct Field<'a> {
     attributes: Vec<&'a Attribute>,
     pub(crate) ident: &'a Ident,
-    ty: &'a Type,
+    /// The type that owns its value.
+    ty: TokenStream,
 }
 
 impl ToTokens for Field<'_> {
@@ -84,23 +97,36 @@ impl<'a> Function<'a> {
                 return refuse(argument, "the call is given once");
             }
             self.call = true;
-            self.order.push(None);
+            self.order.push(Parameter::Call);
             return Ok(());
         }
-        sendable(&argument.ty)?;
+        let ident = &pattern.ident;
+        let (ty, parameter) = if is_str(&argument.ty) {
+            (quote!(::std::string::String), Parameter::Str(ident))
+        } else if optional(&argument.ty).is_some_and(is_str) {
+            (quote!(::core::option::Option<::std::string::String>), Parameter::OptionalStr(ident))
+        } else {
+            sendable(&argument.ty)?;
+            (argument.ty.to_token_stream(), Parameter::Owned(ident))
+        };
         let attributes: Vec<&Attribute> = argument.attrs.iter().collect();
         let known = ["doc", "serde", "schemars", "cfg"];
         if let Some(other) = attributes.iter().find(|it| !known.iter().any(|known| it.path().is_ident(known))) {
             return refuse(other, "a parameter takes doc comments, #[serde(…)] and #[schemars(…)] only");
         }
-        self.fields.push(Field { attributes, ident: &pattern.ident, ty: &argument.ty });
-        self.order.push(Some(&pattern.ident));
+        self.fields.push(Field { attributes, ident, ty });
+        self.order.push(parameter);
         Ok(())
     }
 
     /// The doc comment and the conditions of the function, for the struct.
     pub(crate) fn docs(&self) -> impl Iterator<Item = &'a Attribute> {
         self.item.attrs.iter().filter(|it| it.path().is_ident("doc") || it.path().is_ident("cfg"))
+    }
+
+    /// The conditions of the function, for what is generated beside it.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &'a Attribute> {
+        self.item.attrs.iter().filter(|it| it.path().is_ident("cfg"))
     }
 
     /// The function itself, without what only the struct understands.
@@ -119,7 +145,13 @@ impl<'a> Function<'a> {
 
     /// What the function is called with.
     pub(crate) fn arguments(&self, call: Option<&Ident>) -> Vec<TokenStream> {
-        self.order.iter().map(|it| it.map_or_else(|| quote!(#call), |field| quote!(#field))).collect()
+        let given = |parameter: &Parameter<'_>| match parameter {
+            Parameter::Call => quote!(#call),
+            Parameter::Owned(field) => quote!(#field),
+            Parameter::Str(field) => quote!(&#field),
+            Parameter::OptionalStr(field) => quote!(#field.as_deref()),
+        };
+        self.order.iter().map(given).collect()
     }
 }
 
@@ -167,14 +199,32 @@ fn is_call(ty: &Type) -> bool {
     reference.mutability.is_none() && path.path.segments.last().is_some_and(|it| it.ident == "Call")
 }
 
+/// Whether a type is `&str`, without a lifetime that a call could not have.
+fn is_str(ty: &Type) -> bool {
+    let Type::Reference(reference) = ty else { return false };
+    let short = reference.lifetime.as_ref().is_none_or(|it| it.ident == "_");
+    short && reference.mutability.is_none() && matches!(&*reference.elem, Type::Path(it) if it.path.is_ident("str"))
+}
+
+/// What is inside an `Option`.
+fn optional(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|it| it.ident == "Option")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    }
+}
+
 /// Refuses types that no JSON becomes, wherever they stand in a type.
 fn sendable(ty: &Type) -> syn::Result<()> {
     match ty {
         Type::Reference(it) if matches!(&*it.elem, Type::Path(path) if path.path.is_ident("str")) => {
-            refuse(ty, "a parameter owns its value: use `String` instead of `&str`")
+            refuse(ty, "use `String` here: only `&str` and `Option<&str>` without a lifetime are borrowed")
         }
         Type::Reference(_) => {
-            refuse(ty, "a parameter owns its value: use the type without `&` (only the call is borrowed: `&Call`)")
+            refuse(ty, "a parameter owns its value: use the type without `&` (only `&str` and `&Call` are borrowed)")
         }
         Type::Path(path) => {
             let arguments = path.path.segments.iter().filter_map(|it| match &it.arguments {
@@ -193,8 +243,8 @@ fn sendable(ty: &Type) -> syn::Result<()> {
         Type::Group(it) => sendable(&it.elem),
         _ => refuse(
             ty,
-            "a parameter is a String, a bool, a number, an Option, a Vec, a map, or a type of yours that derives \
-             Deserialize and JsonSchema",
+            "a parameter is a String, a &str, a bool, a number, an Option, a Vec, a map, or a type of yours that \
+             derives Deserialize and JsonSchema",
         ),
     }
 }

@@ -28,12 +28,16 @@ use crate::{attribute::Attribute, function::Function};
 /// let entry = Entry::of::<WordCount>();
 /// ```
 ///
-/// In the parentheses stand the effects of a call, which must be said: `none`, or any of `reads`, `writes`, `network`,
-/// `executes`, `spawns`, `blocks`, `destroys`. `name = "…"` gives the tool another name, `timeout = 30` its seconds.
+/// The parentheses hold the effects of a call: `none`, or any of `reads`, `writes`, `network`, `executes`, `spawns`,
+/// `blocks`, `destroys`, `notes`, `sends`. `name = "…"` gives the tool another name, `timeout = 30` its seconds. A tool
+/// that states no effects, such as one under a bare `#[tool]`, counts as privileged: the user is asked before it runs.
 ///
-/// A parameter of type `&Call`, which may be left out, is the call itself. All others are parsed from JSON: strings,
-/// numbers, `bool`, `Option`, `Vec`, maps, and every type that derives `Deserialize` and `JsonSchema`. What comes back
-/// is a type that can become a `Reply`, or a `Result` of one.
+/// A parameter of type `&Call`, which may be left out, is the call itself. All others are parsed from JSON: `String`,
+/// `&str`, numbers, `bool`, `Option`, `Vec`, maps, and every type that derives `Deserialize` and `JsonSchema`. What comes
+/// back is a type that can become a `Reply`, or a `Result` of one.
+///
+/// The macro also makes a hidden function `__tool_function_decl_<function>()`, which returns the tool's `FunctionDecl`:
+/// its name, its description (`None` without a doc comment) and the JSON Schema of its parameters.
 #[proc_macro_attribute]
 pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     expand(attribute.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -48,6 +52,8 @@ fn expand(
     let Attribute { effects, name, timeout } = syn::parse2(attribute)?;
 
     let ident = &item.sig.ident;
+    let declares = format_ident!("__tool_function_decl_{}", ident.unraw());
+    let conditions: Vec<_> = function.conditions().collect();
     let name = name.unwrap_or_else(|| ident.unraw().to_string());
     let timeout = timeout
         .map(|seconds| quote!(const TIMEOUT: ::core::time::Duration = ::core::time::Duration::from_secs(#seconds);));
@@ -73,6 +79,15 @@ fn expand(
         #[allow(missing_docs)]
         #visible struct #tool { #(#fields),* }
 
+        #(#conditions)*
+        #[doc(hidden)]
+        #[must_use]
+        #[allow(dead_code, unreachable_pub)]
+        pub fn #declares() -> ::helve_contract::FunctionDecl {
+            ::helve_contract::FunctionDecl::of::<#tool>()
+        }
+
+        #(#conditions)*
         impl ::helve_contract::Tool for #tool {
             const NAME: &'static str = #name;
             const EFFECTS: ::helve_contract::Effects = #effects;

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -75,6 +76,8 @@ impl Asks {
 pub struct ElicitApprover {
     desks: Mutex<HashMap<String, Desk>>,
     otherwise: Option<Arc<dyn Approver>>,
+    /// How long questions of tools wait.
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -94,6 +97,14 @@ impl ElicitApprover {
         Self { otherwise: Some(otherwise), ..Self::default() }
     }
 
+    /// The same, with a limit on how long questions of tools wait; `approval.patience_secs` in the settings.
+    ///
+    /// Approvals wait as long as the engine's gate does, whatever is said here. Give both the same time.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
     /// Says which client a call came from, until the seat is dropped.
     pub(crate) fn seat(self: &Arc<Self>, call: &str, peer: Arc<Peer>, out: Arc<dyn Outbox>) -> DeskSeat {
         self.lock().insert(call.to_owned(), Desk { peer, out });
@@ -101,25 +112,49 @@ impl ElicitApprover {
     }
 
     /// Puts a form to the user of the client that made a call. `None`: that client cannot ask; nothing inside: it did
-    /// not, or the call was given up.
-    pub(crate) async fn put(&self, call: &Call, form: &Value) -> Option<Value> {
+    /// not in time, or the call was given up.
+    pub(crate) async fn put(&self, call: &Call, form: &Value, timeout: Option<Duration>) -> Option<Value> {
         let Desk { peer, out } = self.lock().get(&call.id).cloned()?;
         let (id, answered) = peer.asks.open();
         out.send(answer::request(&id, "elicitation/create", form));
+        let mut question = OpenQuestion { peer, out, id, is_answered: false };
+        let late = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
         Some(tokio::select! {
             biased;
-            () = call.cancel.cancelled() => {
-                peer.asks.forget(&id);
-                let params = json!({ "requestId": id, "reason": "the call was cancelled" });
-                out.send(answer::notification("notifications/cancelled", &params));
-                Value::Null
+            () = call.cancel.cancelled() => Value::Null,
+            answer = answered => {
+                question.is_answered = true;
+                answer.unwrap_or_default()
             }
-            answer = answered => answer.unwrap_or_default(),
+            () = late => Value::Null,
         })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Desk>> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question that the client has. It is taken back when nobody waits for its answer any more.
+struct OpenQuestion {
+    peer: Arc<Peer>,
+    out: Arc<dyn Outbox>,
+    id: String,
+    is_answered: bool,
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.peer.asks.forget(&self.id);
+            let params = json!({ "requestId": self.id, "reason": "the call ended or its time is up" });
+            self.out.send(answer::notification("notifications/cancelled", &params));
+        }
     }
 }
 
@@ -138,7 +173,7 @@ impl Drop for DeskSeat {
 #[async_trait]
 impl Approver for ElicitApprover {
     async fn ask(&self, question: &Question, call: &Call) -> Answer {
-        match self.put(call, &form(question)).await {
+        match self.put(call, &form(question), None).await {
             Some(result) => decided(result),
             None => match &self.otherwise {
                 Some(other) => other.ask(question, call).await,

@@ -35,7 +35,7 @@ impl ElicitUser {
 #[async_trait]
 impl User for ElicitUser {
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
-        match self.desk.put(call, &form(questions)).await {
+        match self.desk.put(call, &form(questions), self.desk.timeout).await {
             Some(result) => answers(questions, &result),
             None => self.otherwise.ask(call, questions).await,
         }
@@ -49,7 +49,7 @@ impl User for ElicitUser {
     }
 
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
-        let Some(result) = self.desk.put(call, &plan_form(plan)).await else {
+        let Some(result) = self.desk.put(call, &plan_form(plan), self.desk.timeout).await else {
             return self.otherwise.approve_plan(call, plan).await;
         };
         let verdict = judged(&result);

@@ -7,6 +7,7 @@
 mod lines;
 mod plugin;
 mod protocol;
+mod schema;
 #[cfg(any(test, fuzzing))]
 pub mod trials;
 pub mod wasm;
@@ -14,7 +15,7 @@ pub mod wasm;
 use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
-    Effects, Entry, Error, PortSet, Result, SafePath, Spec,
+    Effects, Entry, PortSet, Result, SafePath, Spec,
     ports::{Environment, Host},
 };
 
@@ -55,56 +56,64 @@ impl Settings {
 }
 
 /// How many tools one plugin may bring; a model that is shown more finds none of them.
-const MOST_TOOLS: usize = 128;
+const MAX_TOOLS: usize = 128;
 
-/// Takes what a plugin writes to its standard error.
+/// Takes what a plugin writes to its standard error, and which of its tools are left out.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Starts a plugin and returns its tools. The program lives as long as one of them does.
+///
+/// A tool with a name or a schema that cannot be used is left out, and `log` is told why.
 pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<Vec<Entry>> {
-    let name = settings.argv.first().cloned().unwrap_or_default();
-    let timeout = settings.call;
-    let effects = settings.effects;
-    let (plugin, tools) = Plugin::start(settings, host, log).await?;
-    if tools.len() > MOST_TOOLS {
-        return Err(Error::failed(format!("plugin {name} tells {} tools, and {MOST_TOOLS} are taken", tools.len())));
+    let (timeout, effects) = (settings.call, settings.effects);
+    let (plugin, mut tools) = Plugin::start(settings, host, log.clone()).await?;
+    if tools.len() > MAX_TOOLS {
+        log(&format!(
+            "{} of {} tools are left out: a plugin has at most {MAX_TOOLS}",
+            tools.len() - MAX_TOOLS,
+            tools.len()
+        ));
+        tools.truncate(MAX_TOOLS);
     }
     let plugin = Arc::new(plugin);
-    tools
-        .into_iter()
-        .map(|tool| {
-            good_name(&format!("plugin {name}"), &tool.name)?;
-            let spec = Spec {
-                name: tool.name.clone(),
-                aliases: Vec::new(),
-                rule_names: Vec::new(),
-                description: bounded(&tool.description),
-                schema: protocol::object_schema(tool.parameters),
-                output: None,
-                effects,
-                tier: None,
-                // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
-                timeout: timeout.saturating_add(Duration::from_secs(5)),
-                needs: PortSet::NONE,
-                profile: None,
-            };
-            let stranger = format!("the plugin tool {}", tool.name);
-            let (plugin, name) = (plugin.clone(), tool.name);
-            let entry = Entry::dynamic(spec, move |args, call| {
-                let (plugin, name) = (plugin.clone(), name.clone());
-                Box::pin(async move { plugin.call(&name, args, &call).await })
-            });
-            Ok(entry.of_stranger(&stranger))
-        })
-        .collect()
-}
-
-fn good_name(whose: &str, name: &str) -> Result<()> {
-    let fits = (1..=64).contains(&name.len()) && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
-    if fits {
-        return Ok(());
+    let mut entries: Vec<Entry> = Vec::new();
+    for tool in tools {
+        let name = tool.name;
+        let taken = entries.iter().any(|it| it.spec.name == name);
+        let schema = match schema::name_error(&name).or(taken.then_some("the plugin has another tool of that name")) {
+            Some(why) => Err(why.to_owned()),
+            None => schema::checked(tool.parameters),
+        };
+        let schema = match schema {
+            Ok(schema) => schema,
+            Err(why) => {
+                log(&format!("the tool {:?} is left out: {why}", name.chars().take(100).collect::<String>()));
+                continue;
+            }
+        };
+        let spec = Spec {
+            name: name.clone(),
+            aliases: Vec::new(),
+            rule_names: Vec::new(),
+            description: bounded(&tool.description),
+            schema,
+            output: None,
+            effects,
+            tier: None,
+            // The plugin keeps the clock itself, so that a call that runs out of time also restarts the program.
+            timeout: timeout.saturating_add(Duration::from_secs(5)),
+            needs: PortSet::NONE,
+            profile: None,
+        };
+        let stranger = format!("the plugin tool {name}");
+        let plugin = plugin.clone();
+        let entry = Entry::dynamic(spec, move |args, call| {
+            let (plugin, name) = (plugin.clone(), name.clone());
+            Box::pin(async move { plugin.call(&name, args, &call).await })
+        });
+        entries.push(entry.of_stranger(&stranger));
     }
-    Err(Error::failed(format!("{whose} names a tool {name:?}; a name has 1 to 64 letters, digits and underscores")))
+    Ok(entries)
 }
 
 /// A description is a stranger's text: bounded, and without characters that are not seen.

@@ -205,7 +205,11 @@ impl Running {
                 Err(_) => return Err(format!("did not tell its tools within {} s", limit.as_secs())),
             };
             match protocol::greeting(&line) {
-                Greeting::Tools(form, tools) => return Ok((form, tools)),
+                Greeting::Tools(form, tools) => {
+                    let (tools, left): (Vec<_>, Vec<_>) = tools.into_iter().partition(Result::is_ok);
+                    left.into_iter().filter_map(Result::err).for_each(|why| log(&why));
+                    return Ok((form, tools.into_iter().flatten().collect()));
+                }
                 Greeting::NotUnderstood if other_at.take().is_some() => {
                     self.send(&protocol::describe()).await.map_err(|error| error.to_string())?;
                 }
@@ -219,7 +223,7 @@ impl Running {
         while self.lines.next().is_some() {}
         self.send(message).await.map_err(|_| Lost::Ended(-1))?;
         loop {
-            match protocol::answer(&self.line(log).await?, id) {
+            match protocol::answer(self.form, &self.line(log).await?, id) {
                 Answer::Result(reply) => return Ok(*reply),
                 Answer::Late | Answer::Noise => {}
             }

@@ -3,9 +3,13 @@
 //! The published text says `init` with many tools; the published examples answer only `describe` with one, and leave
 //! the call's id out of a result. Both are spoken, told apart by the first answer.
 
-use helve_contract::Reply;
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use helve_contract::{Media, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+/// Images in one result.
+const MAX_IMAGES: usize = 20;
 
 /// How a plugin talks, as its first answer showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +33,8 @@ pub(crate) struct Told {
 /// What a line from a plugin means while we wait for its tools.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Greeting {
-    /// These are its tools.
-    Tools(Form, Vec<Told>),
+    /// These are its tools; one that cannot be read says why.
+    Tools(Form, Vec<Result<Told, String>>),
     /// It does not know the message: try the other form.
     NotUnderstood,
     /// Something else; keep waiting.
@@ -59,20 +63,22 @@ pub(crate) fn call(form: Form, name: &str, id: &str, params: Value) -> Value {
 pub(crate) fn greeting(line: &[u8]) -> Greeting {
     let Ok(Value::Object(message)) = serde_json::from_slice(line) else { return Greeting::Noise };
     if let Some(tools) = message.get("tools") {
-        return match serde_json::from_value::<Vec<Told>>(tools.clone()) {
-            Ok(tools) if !tools.is_empty() => Greeting::Tools(Form::Init, tools),
+        return match tools.as_array() {
+            Some(tools) if !tools.is_empty() => Greeting::Tools(Form::Init, tools.iter().map(told).collect()),
             _ => Greeting::Noise,
         };
     }
     if message.contains_key("name") && message.contains_key("parameters") {
-        return match serde_json::from_value::<Told>(Value::Object(message)) {
-            Ok(tool) => Greeting::Tools(Form::Describe, vec![tool]),
-            Err(_) => Greeting::Noise,
-        };
+        return Greeting::Tools(Form::Describe, vec![told(&Value::Object(message))]);
     }
     let is_error =
         ["error", "is_error"].iter().any(|key| message.get(*key).is_some_and(|it| it != &Value::Bool(false)));
     if is_error { Greeting::NotUnderstood } else { Greeting::Noise }
+}
+
+fn told(tool: &Value) -> Result<Told, String> {
+    let name = tool.get("name").and_then(Value::as_str).unwrap_or("(no name)");
+    serde_json::from_value(tool.clone()).map_err(|error| format!("the tool {name:?} is left out: {error}"))
 }
 
 /// What a line from a plugin means while a call is under way.
@@ -86,45 +92,85 @@ pub(crate) enum Answer {
     Noise,
 }
 
-/// Reads an answer to the call `id`.
-pub(crate) fn answer(line: &[u8], id: &str) -> Answer {
+/// Reads an answer to the call `id`. Fields that are empty may be missing: some encoders leave them out.
+pub(crate) fn answer(form: Form, line: &[u8], id: &str) -> Answer {
     let Ok(Value::Object(message)) = serde_json::from_slice::<Value>(line) else { return Answer::Noise };
-    let kind = message.get("type").and_then(Value::as_str);
-    if kind.is_some_and(|it| it != "result") || !(message.contains_key("content") || message.contains_key("error")) {
+    let its_id = message.get("call_id").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let is_result = match message.get("type").filter(|it| !it.is_null()) {
+        Some(kind) => kind == "result",
+        // The older form has no type, and all its fields may be left out.
+        None => {
+            let fields = ["content", "error", "is_error"];
+            fields.iter().any(|field| message.contains_key(*field))
+                || its_id == Some(id)
+                || (form == Form::Describe && message.is_empty())
+        }
+    };
+    if !is_result {
         return Answer::Noise;
     }
-    if message.get("call_id").and_then(Value::as_str).is_some_and(|it| !it.is_empty() && it != id) {
+    if its_id.is_some_and(|it| it != id) {
         return Answer::Late;
     }
     Answer::Result(Box::new(reply(&message)))
 }
 
 fn reply(message: &Map<String, Value>) -> Reply {
-    let text = match message.get("content") {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(blocks)) => {
-            blocks.iter().filter_map(|block| block.get("text").and_then(Value::as_str)).collect::<String>()
-        }
-        _ => message.get("error").and_then(Value::as_str).unwrap_or_default().to_owned(),
-    };
     let truthy = |key: &str| match message.get(key) {
         None | Some(Value::Null | Value::Bool(false)) => false,
         Some(Value::String(text)) => !text.is_empty(),
         Some(_) => true,
     };
-    Reply { text, is_error: truthy("is_error") || truthy("error"), ..Reply::default() }
+    let mut reply = Reply { is_error: truthy("is_error") || truthy("error"), ..Reply::default() };
+    match message.get("content") {
+        Some(Value::String(text)) => reply.text.clone_from(text),
+        Some(Value::Array(blocks)) => blocks.iter().for_each(|it| block(it, &mut reply)),
+        Some(one @ Value::Object(_)) => block(one, &mut reply),
+        _ => {}
+    }
+    if reply.text.is_empty() && reply.media.is_empty() {
+        let error = message.get("error").and_then(Value::as_str).filter(|it| !it.is_empty());
+        reply.text.push_str(error.unwrap_or("(the tool returned nothing)"));
+    }
+    reply
 }
 
-/// A schema that providers accept: an object at the root, whatever the plugin sent.
-pub(crate) fn object_schema(schema: Value) -> Value {
-    match schema {
-        Value::Object(mut map) => {
-            map.entry("type").or_insert_with(|| "object".into());
-            map.entry("properties").or_insert_with(|| json!({}));
-            Value::Object(map)
-        }
-        _ => json!({"type": "object", "properties": {}}),
+/// Adds one block of content: text, or an image.
+fn block(block: &Value, reply: &mut Reply) {
+    match block.get("type").and_then(Value::as_str) {
+        Some("image" | "image_url") => match image(block) {
+            Some(media) if reply.media.len() < MAX_IMAGES => reply.media.push(media),
+            _ => reply.text.push_str("[an image that cannot be shown was left out]"),
+        },
+        _ => match (block.get("text").or(Some(block)).and_then(Value::as_str), block.get("type")) {
+            (Some(text), _) => reply.text.push_str(text),
+            (None, Some(Value::String(kind))) if kind != "text" => {
+                let kind: String = kind.chars().filter(|it| !it.is_control()).take(40).collect();
+                reply.text.push_str(&format!("[a block of the type {kind} was left out]"));
+            }
+            _ => {}
+        },
     }
+}
+
+/// An image in one of the usual forms: `data` beside the type, in a `source`, or in a `data:` address. What it is
+/// follows from its bytes.
+fn image(block: &Value) -> Option<Media> {
+    let places = ["/data", "/source/data", "/image_url/url", "/image_url", "/url"];
+    let data = places.iter().find_map(|place| block.pointer(place)?.as_str())?;
+    let data = match data.strip_prefix("data:") {
+        Some(rest) => rest.split_once(";base64,")?.1,
+        None => data,
+    };
+    let bytes = BASE64.decode(data).ok()?;
+    let mime = match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        _ => return None,
+    };
+    Some(Media { mime: mime.into(), bytes })
 }
 
 #[cfg(test)]
@@ -135,9 +181,9 @@ mod tests {
     fn three_ways_to_tell_tools() {
         let tool = Told { name: "a".into(), description: "A.".into(), parameters: json!({"type": "object"}) };
         let init = br#"{"type":"init","tools":[{"name":"a","description":"A.","parameters":{"type":"object"}}]}"#;
-        assert_eq!(greeting(init), Greeting::Tools(Form::Init, vec![tool.clone()]));
+        assert_eq!(greeting(init), Greeting::Tools(Form::Init, vec![Ok(tool.clone())]));
         let one = br#"{"name":"a","description":"A.","parameters":{"type":"object"}}"#;
-        assert_eq!(greeting(one), Greeting::Tools(Form::Describe, vec![tool]));
+        assert_eq!(greeting(one), Greeting::Tools(Form::Describe, vec![Ok(tool)]));
         let unknown = br#"{"content":[{"type":"text","text":"unknown message type: init"}],"error":true}"#;
         assert_eq!(greeting(unknown), Greeting::NotUnderstood);
         assert_eq!(greeting(b"hello"), Greeting::Noise);
@@ -145,7 +191,7 @@ mod tests {
 
     #[test]
     fn two_ways_to_answer() {
-        let words = |line: &str| match answer(line.as_bytes(), "7") {
+        let words = |line: &str| match answer(Form::Init, line.as_bytes(), "7") {
             Answer::Result(reply) => format!("{} {}", reply.text, reply.is_error),
             other => format!("{other:?}"),
         };
@@ -159,5 +205,59 @@ mod tests {
         );
         assert_eq!(words(r#"{"type":"result","call_id":"6","content":[]}"#), "Late");
         assert_eq!(words(r#"{"type":"log","content":"x"}"#), "Noise");
+    }
+
+    #[test]
+    fn a_result_without_content_is_a_result() {
+        let seen = |form: Form, line: &str| match answer(form, line.as_bytes(), "7") {
+            Answer::Result(reply) => format!("{} {}", reply.text, reply.is_error),
+            other => format!("{other:?}"),
+        };
+        let nothing = "(the tool returned nothing)";
+        for line in [
+            r#"{"type":"result","call_id":"7"}"#,
+            r#"{"type":"result"}"#,
+            r#"{"type":"result","call_id":"7","content":[]}"#,
+            r#"{"type":"result","call_id":"7","content":null,"is_error":false}"#,
+            r#"{"type":"result","call_id":"7","content":""}"#,
+            r#"{"type":"result","call_id":"7","content":[{"type":"text"}]}"#,
+            r#"{"call_id":"7"}"#,
+        ] {
+            assert_eq!(seen(Form::Init, line), format!("{nothing} false"), "{line}");
+        }
+        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"7","is_error":true}"#), format!("{nothing} true"));
+        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"7","error":"no key"}"#), "no key true");
+        assert_eq!(seen(Form::Describe, "{}"), format!("{nothing} false"));
+        assert_eq!(seen(Form::Init, "{}"), "Noise");
+        assert_eq!(seen(Form::Init, r#"{"type":"result","call_id":"6"}"#), "Late");
+        assert_eq!(seen(Form::Init, r#"{"type":"log"}"#), "Noise");
+    }
+
+    #[test]
+    fn an_image_arrives_as_media() {
+        let png = BASE64.encode(b"\x89PNG\r\n\x1a\n");
+        for block in [
+            json!({ "type": "image", "data": png, "mimeType": "image/png" }),
+            json!({ "type": "image", "source": { "type": "base64", "media_type": "image/jpeg", "data": png } }),
+            json!({ "type": "image", "data": format!("data:image/png;base64,{png}") }),
+            json!({ "type": "image_url", "image_url": { "url": format!("data:image/png;base64,{png}") } }),
+        ] {
+            let line = json!({ "type": "result", "content": [{ "type": "text", "text": "seen" }, block] }).to_string();
+            let Answer::Result(reply) = answer(Form::Init, line.as_bytes(), "7") else { panic!("{line}") };
+            assert_eq!((reply.text.as_str(), reply.media.len()), ("seen", 1), "{line}");
+            assert_eq!((reply.media[0].mime.as_ref(), reply.media[0].bytes.len()), ("image/png", 8));
+        }
+        let line = json!({ "type": "result", "content": [
+            { "type": "image", "data": "no base64!" }, { "type": "audio", "data": "" }, { "type": "text", "text": "!" },
+        ] });
+        let Answer::Result(reply) = answer(Form::Init, line.to_string().as_bytes(), "7") else { panic!() };
+        assert_eq!(reply.text, "[an image that cannot be shown was left out][a block of the type audio was left out]!");
+    }
+
+    #[test]
+    fn one_tool_that_cannot_be_read_leaves_the_others() {
+        let line = br#"{"type":"init","tools":[{"name":"a"},{"description":"no name"},{"name":7},"b"]}"#;
+        let Greeting::Tools(Form::Init, tools) = greeting(line) else { panic!() };
+        assert_eq!(tools.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false]);
     }
 }

@@ -1,17 +1,25 @@
 //! What must hold for any bytes at all. Tests try some, fuzzers try many.
 
-use crate::protocol::{Answer, Greeting, answer, greeting, object_schema};
+use crate::{
+    protocol::{Answer, Form, Greeting, answer, greeting},
+    schema,
+};
 
 /// A line from a plugin is understood or is noise; a schema has an object at its root, whatever came.
 pub fn line(data: &[u8]) {
     if let Greeting::Tools(_, tools) = greeting(data) {
         assert!(!tools.is_empty());
     }
-    if let Answer::Result(reply) = answer(data, "call-1") {
-        assert!(data.len() >= reply.text.len() / 6, "a reply is no longer than what came");
+    for form in [Form::Init, Form::Describe] {
+        if let Answer::Result(reply) = answer(form, data, "call-1") {
+            assert!(reply.text.len() <= 64 + 64 * data.len(), "a reply is bounded by what came");
+            assert!(!reply.text.is_empty() || !reply.media.is_empty());
+        }
     }
-    if let Ok(value) = serde_json::from_slice(data) {
-        assert!(object_schema(value).is_object());
+    if let Ok(value) = serde_json::from_slice(data)
+        && let Ok(schema) = schema::checked(value)
+    {
+        assert_eq!(schema["type"], "object");
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use futures::executor::block_on;
 use helve_contract::{
-    Call, Effects, Entry, Error, Result, Tool,
+    Call, Effects, Entry, Error, FunctionDecl, Result, Tier, Tool,
     schemars::{self, JsonSchema},
     serde::Deserialize,
 };
@@ -63,6 +63,24 @@ async fn every_type(
     map: BTreeMap<String, i64>,
 ) -> Value {
     json!([text, flag, tiny, huge as u64, size, half, real, map])
+}
+
+#[tool]
+/// Returns the text of a file.
+async fn file_read(path: String) -> String {
+    format!("text of {path}")
+}
+
+#[tool]
+async fn without_docs() -> String {
+    "done".to_owned()
+}
+
+/// Joins texts.
+#[tool(sends, notes)]
+async fn join_texts(call: &Call, left: &str, right: Option<&str>, #[serde(default)] sign: &'_ str) -> Result<String> {
+    call.say(left);
+    Ok(format!("{left}{sign}{}", right.unwrap_or("nothing")))
 }
 
 fn run<T: Tool>(args: Value, call: Call) -> String {
@@ -129,4 +147,36 @@ fn the_function_stays_a_function() {
         block_on(greet_all(&nowhere::call(), vec!["Ann".into()], Some(Tone::Cold), None)).unwrap(),
         "1 Some(Cold) 0"
     );
+}
+
+#[test]
+fn a_bare_attribute_makes_a_tool_of_unknown_effects() {
+    let spec = Entry::of::<FileRead>().spec;
+    assert_eq!((spec.name.as_str(), spec.description.as_str()), ("file_read", "Returns the text of a file."));
+    assert_eq!((spec.effects, spec.tier()), (Effects::UNKNOWN, Tier::Privileged));
+    assert_eq!(run::<FileRead>(json!({ "path": "a.txt" }), nowhere::call()), "text of a.txt");
+}
+
+#[test]
+fn a_hidden_function_declares_the_tool() {
+    let decl: FunctionDecl = __tool_function_decl_file_read();
+    assert_eq!((decl.name.as_str(), decl.description.as_deref()), ("file_read", Some("Returns the text of a file.")));
+    assert_eq!(
+        decl.parameters,
+        json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] })
+    );
+    let bare = __tool_function_decl_without_docs();
+    assert_eq!((bare.name.as_str(), bare.description), ("without_docs", None));
+    assert_eq!(__tool_function_decl_greet_all().name, "hello", "under the name that the model calls");
+}
+
+#[test]
+fn borrowed_texts_are_strings() {
+    let spec = Entry::of::<JoinTexts>().spec;
+    assert_eq!(spec.effects, Effects::SENDS | Effects::NOTES);
+    let types: Vec<_> = spec.schema["properties"].as_object().unwrap().values().map(|it| it["type"].clone()).collect();
+    assert_eq!((types, &spec.schema["required"]), (vec![json!("string"); 3], &json!(["left"])));
+    let args = json!({ "left": "a", "right": "b", "sign": "+" });
+    assert_eq!(run::<JoinTexts>(args, nowhere::call()), "a+b");
+    assert_eq!(run::<JoinTexts>(json!({ "left": "a" }), nowhere::call()), "anothing");
 }

@@ -1,8 +1,13 @@
 use helve_macros::tool;
 
 #[tool(none)]
-async fn borrowed(text: &str) -> String {
+async fn borrowed(text: &'static str) -> String {
     text.to_owned()
+}
+
+#[tool(none)]
+async fn bytes(data: &[u8]) -> String {
+    data.len().to_string()
 }
 
 #[tool(none)]

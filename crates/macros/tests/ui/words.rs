@@ -1,10 +1,5 @@
 use helve_macros::tool;
 
-#[tool]
-async fn silent(path: String) -> String {
-    path
-}
-
 #[tool(reeds)]
 async fn misspelt(path: String) -> String {
     path
@@ -15,7 +10,7 @@ async fn both(path: String) -> String {
     path
 }
 
-#[tool(reads, name = "word-count")]
+#[tool(reads, name = "word count")]
 async fn named(path: String) -> String {
     path
 }

@@ -103,13 +103,13 @@ pub(crate) async fn tools(link: &Link, settings: &Settings) -> Result<(Vec<Defin
             continue;
         }
         let why = match Definition::read(&settings.name, tool) {
-            Ok(tool) => match taken.iter().any(|it| it.tool == tool.tool) {
-                false => {
-                    taken.push(tool);
-                    continue;
-                }
-                true => "the server has two tools of that name".to_owned(),
-            },
+            Ok(tool) if taken.iter().any(|it| it.tool == tool.tool) => {
+                "the server has two tools of that name".to_owned()
+            }
+            Ok(tool) => {
+                taken.push(tool);
+                continue;
+            }
             Err(why) => why,
         };
         left.push(LeftOut { server: settings.name.clone(), tool: shown, why });

@@ -1,6 +1,6 @@
 //! The client's user is asked before something is destroyed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use helve_engine::{Gate, Mode};
 use helve_mcp::{ElicitApprover, Options};
@@ -51,4 +51,21 @@ fn a_cancelled_call_takes_its_question_back() {
     client.send(&json!({ "jsonrpc": "2.0", "id": "last", "method": "ping" }));
     let said = std::iter::from_fn(|| Some(client.next())).find(|it| it["id"] == "last" || it["id"] == 1).unwrap();
     assert_eq!((said["id"].clone(), asked["method"].as_str()), (json!("last"), Some("elicitation/create")));
+}
+
+/// One setting says how long an approval waits: the gate's. A question that nobody waits for is taken back.
+#[test]
+fn an_approval_waits_as_long_as_the_gate_does() {
+    let approver = Arc::new(ElicitApprover::new());
+    let gate = Gate::new(Mode::Default).approver(approver.clone()).patience(Duration::from_secs(1));
+    let mut client = Client::of(Some(gate), Options { elicit: Some(approver), ..Options::default() });
+    client.hello("2025-11-25", &json!({ "elicitation": {} }));
+    let asked = client.call("wipe_out", json!({}));
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
+    let said = [client.next(), client.next()];
+    let taken_back = said.iter().find(|it| it["method"] == "notifications/cancelled").unwrap();
+    assert_eq!(taken_back["params"]["requestId"], asked["id"]);
+    let denied = said.iter().find(|it| it["result"].is_object()).unwrap();
+    let text = denied["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("the user did not answer within 1 s"), "{text}");
 }

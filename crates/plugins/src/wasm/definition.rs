@@ -61,8 +61,14 @@ impl Definition {
     /// The same, cleaned; or what is wrong with it.
     pub(super) fn checked(&self, module: &Path) -> Result<Self> {
         let module = format!("the module {}", module.display());
-        crate::good_name(&module, &self.name)?;
         let wrong = |why: String| Err(Error::failed(format!("{module}: {why}")));
+        if let Some(why) = crate::schema::name_error(&self.name) {
+            return wrong(format!("the tool {:?} cannot be called: {why}", self.name));
+        }
+        let parameters = match crate::schema::checked(self.parameters.clone()) {
+            Ok(parameters) => parameters,
+            Err(why) => return wrong(format!("the tool {:?} cannot be called: {why}", self.name)),
+        };
         if let Some(name) = self.effects.iter().find(|name| effect(name).is_none()) {
             let known: Vec<_> = EVERY.names().collect();
             return wrong(format!("{name:?} is no effect; there are {}", known.join(", ")));
@@ -71,11 +77,7 @@ impl Definition {
             Some(legal) if legal != self.profile => {
                 wrong(format!("{} runs with the profile {legal}, not {}", self.operation(), self.profile))
             }
-            _ => Ok(Self {
-                description: crate::bounded(&self.description),
-                parameters: crate::protocol::object_schema(self.parameters.clone()),
-                ..self.clone()
-            }),
+            _ => Ok(Self { description: crate::bounded(&self.description), parameters, ..self.clone() }),
         }
     }
 }
@@ -86,7 +88,9 @@ const EVERY: Effects = Effects::READS
     .and(Effects::EXECUTES)
     .and(Effects::SPAWNS)
     .and(Effects::BLOCKS)
-    .and(Effects::DESTROYS);
+    .and(Effects::DESTROYS)
+    .and(Effects::NOTES)
+    .and(Effects::SENDS);
 
 fn effect(name: &str) -> Option<Effects> {
     let all = [
@@ -97,6 +101,8 @@ fn effect(name: &str) -> Option<Effects> {
         Effects::SPAWNS,
         Effects::BLOCKS,
         Effects::DESTROYS,
+        Effects::NOTES,
+        Effects::SENDS,
     ];
     all.into_iter().find(|effect| effect.names().eq([name]))
 }

@@ -5,7 +5,7 @@ use std::{
     fs,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -76,8 +76,14 @@ impl Process for Fake {
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let message: Value = serde_json::from_slice(bytes).unwrap();
         if message["type"] == "init" {
-            // A schema that is none: what becomes of it is an object.
-            let tools: Vec<_> = (0..self.tools).map(|it| json!({"name": format!("t{it}"), "parameters": 7})).collect();
+            // Without a schema: what becomes of it is an object.
+            let mut tools: Vec<_> = (0..self.tools).map(|it| json!({"name": format!("t{it}")})).collect();
+            if self.tools == 2 {
+                tools.push(json!({"name": "badone", "parameters": {"properties": {"a": {"type": "strin"}}}}));
+                tools.push(json!({"name": "bad name"}));
+                tools.push(json!({"name": "t0", "description": "Once more."}));
+                tools.push(json!({"name": "get-weather"}));
+            }
             self.did.push_back(line(&json!({"type": "init", "tools": tools})));
         } else {
             self.did.extend((self.manners)(self.start, &message));
@@ -118,8 +124,24 @@ struct Desk {
     alive: Arc<AtomicU32>,
 }
 
+/// A log, and what came to it.
+fn log() -> (helve_plugins::Log, Arc<Mutex<Vec<String>>>) {
+    let remarks = Arc::<Mutex<Vec<String>>>::default();
+    let heard = remarks.clone();
+    (Arc::new(move |text| heard.lock().unwrap().push(text.to_owned())), remarks)
+}
+
 impl Desk {
     async fn with(manners: Manners, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::start(manners, change, log().0).await
+    }
+
+    async fn with_remarks(manners: Manners) -> (Self, Arc<Mutex<Vec<String>>>) {
+        let (log, remarks) = log();
+        (Self::start(manners, |_| (), log).await, remarks)
+    }
+
+    async fn start(manners: Manners, change: impl FnOnce(&mut Settings), log: helve_plugins::Log) -> Self {
         let (starts, alive) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
         let fakes = Fakes { manners, tools: 2, starts: starts.clone(), alive: alive.clone() };
         let host: Arc<dyn Host> = Arc::new(Local::with(Arc::new(fakes)));
@@ -127,7 +149,7 @@ impl Desk {
         let workspace = Workspace::new([Root::writable(dir)], PathRules::default(), Reading::Absolute);
         let mut settings = Settings::new(vec!["fake".into()], workspace.top(Access::Read).unwrap(), Vec::new());
         change(&mut settings);
-        let tools = helve_plugins::start(settings, host.clone(), Arc::new(|_| ())).await.unwrap();
+        let tools = helve_plugins::start(settings, host.clone(), log).await.unwrap();
         let session = Arc::new(Session::new("s", workspace, Ports::new(host)));
         Self { tools, session, starts, alive }
     }
@@ -203,18 +225,49 @@ async fn a_line_without_end_and_silence_end_the_program() {
 }
 
 #[tokio::test]
-async fn more_tools_than_anybody_reads_are_refused() {
-    let desk = Desk::new(|_, _| Vec::new()).await;
-    let schemas: Vec<_> = desk.tools.iter().map(|it| it.spec.schema["type"].clone()).collect();
-    assert_eq!(schemas, ["object", "object"]);
+async fn a_tool_that_cannot_be_used_leaves_the_others() {
+    let (desk, remarks) = Desk::with_remarks(|_, message| {
+        vec![line(&json!({"type": "result", "call_id": message["call_id"], "is_error": false}))]
+    })
+    .await;
+    let names: Vec<_> = desk.tools.iter().map(|it| it.spec.name.as_str()).collect();
+    assert_eq!(names, ["t0", "t1", "get-weather"]);
+    assert!(desk.tools.iter().all(|it| it.spec.schema["type"] == "object"));
+    let remarks = remarks.lock().unwrap().clone();
+    assert!(remarks[0].starts_with("the tool \"badone\" is left out: its schema does not compile: "), "{remarks:?}");
+    assert_eq!(
+        remarks[1..],
+        [
+            "the tool \"bad name\" is left out: a tool's name has 1 to 64 letters, digits, `_` and `-`",
+            "the tool \"t0\" is left out: the plugin has another tool of that name",
+        ]
+    );
+    // A result from which an encoder left out all that is empty.
+    assert_eq!(desk.call(2).await.unwrap(), "(the tool returned nothing)");
+}
 
+#[tokio::test]
+async fn an_image_arrives_as_media() {
+    let desk = Desk::new(|_, message| {
+        let image = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="});
+        vec![line(&json!({"type": "result", "call_id": message["call_id"], "content": [image]}))]
+    })
+    .await;
+    let reply = desk.tools[0].run(json!({}), Call::new("1", desk.session.clone())).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.media.len()), ("", 1));
+    assert_eq!(reply.media[0].mime, "image/png");
+}
+
+#[tokio::test]
+async fn more_tools_than_anybody_reads_are_left_out() {
+    let desk = Desk::new(|_, _| Vec::new()).await;
     let many = Fakes { manners: |_, _| Vec::new(), tools: 5_000, starts: Arc::default(), alive: Arc::default() };
-    let alive = many.alive.clone();
     let dir = desk.session.workspace.top(Access::Read).unwrap();
     let host = Arc::new(Local::with(Arc::new(many)));
-    let begun = helve_plugins::start(Settings::new(vec!["fake".into()], dir, Vec::new()), host, Arc::new(|_| ())).await;
-    assert_eq!(begun.err().unwrap().to_string(), "plugin fake tells 5000 tools, and 128 are taken");
-    assert_eq!(alive.load(Ordering::SeqCst), 0);
+    let (log, remarks) = log();
+    let tools = helve_plugins::start(Settings::new(vec!["fake".into()], dir, Vec::new()), host, log).await.unwrap();
+    assert_eq!(tools.len(), 128);
+    assert_eq!(*remarks.lock().unwrap(), ["4872 of 5000 tools are left out: a plugin has at most 128"]);
 }
 
 #[tokio::test]

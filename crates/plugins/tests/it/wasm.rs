@@ -494,6 +494,7 @@ fn what_cannot_be_a_tool_is_refused_at_once() {
         refused(b"\0asm\x01\0\0\0", &|_| ()),
         refused(&import, &|_| ()),
         refused(&import, &|it| it.definition.name = "a b".into()),
+        refused(&import, &|it| it.definition.parameters = json!({ "type": "string" })),
         refused(&import, &|it| it.definition.operation = Some("file_read".into())),
         refused(&import, &|it| it.definition.effects = vec!["eats".into()]),
     ];
@@ -503,9 +504,10 @@ fn what_cannot_be_a_tool_is_refused_at_once() {
             "the module M: it exports no `wasi:cli/run`; build it as a program, not as a library",
             "the module M: it exports no `_start` and `memory`; build it as a program, not as a library",
             "the module M: it needs `f` of `env`, which is not offered; a tool may only import functions of wasi_snapshot_preview1",
-            "the module M names a tool \"a b\"; a name has 1 to 64 letters, digits and underscores",
+            "the module M: the tool \"a b\" cannot be called: a tool's name has 1 to 64 letters, digits, `_` and `-`",
+            "the module M: the tool \"count\" cannot be called: its schema does not describe an object; write \"type\": \"object\"",
             "the module M: file_read runs with the profile FileReadOnly, not Web",
-            "the module M: \"eats\" is no effect; there are reads, writes, network, executes, spawns, blocks, destroys",
+            "the module M: \"eats\" is no effect; there are reads, writes, network, executes, spawns, blocks, destroys, notes, sends",
         ]
     );
 }

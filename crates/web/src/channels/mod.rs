@@ -14,7 +14,7 @@ pub use attachments::{Attachments, EncodedAttachment};
 pub use helve_contract::ports::ChannelSettings as Settings;
 pub use hmac::{sign, verify};
 pub use inbound::{Format, Inbound, Refusal, Taken};
-pub use outlets::Outlets;
+pub use outlets::{ChannelLeftOut, Outlets};
 
 /// Whether standard output is free to be written to. A server that speaks through it has it taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,8 +31,18 @@ pub(super) trait Outlet: Send + Sync {
 #[derive(Default)]
 pub struct Outlets {
     all: Vec<Way>,
+    left_out: Vec<ChannelLeftOut>,
     home: Option<Address>,
     attachments: Option<Attachments>,
+}
+
+/// A channel that is configured and cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelLeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot be used.
+    pub why: String,
 }
 
 struct Way {
@@ -44,15 +54,39 @@ struct Way {
 impl Outlets {
     /// The channels by their settings. Secrets come from the environment, through `variable`. What the
     /// operator wrote is reached, even where it is private; nothing else is.
+    ///
+    /// A channel that cannot be used, because its secret is not set for example, is [left out](Self::left_out).
     pub fn open(settings: &[Settings], stdout: Stdout, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let client = wire::client_for(&addresses(settings))?;
-        let all = settings.iter().map(|it| Way::open(it, &client, stdout, &variable)).collect::<Result<_>>()?;
-        Ok(Self { all, ..Self::default() })
+        let (mut usable, mut left_out) = (Vec::new(), Vec::new());
+        for channel in settings {
+            let leave = |error: Error| ChannelLeftOut { name: channel.name.clone(), why: error.to_string() };
+            match wire::client_for(&addresses([channel])) {
+                Ok(_) => usable.push(channel),
+                Err(error) => left_out.push(leave(error)),
+            }
+        }
+        let client = wire::client_for(&addresses(usable.iter().copied()))?;
+        let mut all = Vec::new();
+        for channel in usable {
+            match Way::open(channel, &client, stdout, &variable) {
+                Ok(way) => all.push(way),
+                Err(error) => left_out.push(ChannelLeftOut { name: channel.name.clone(), why: error.to_string() }),
+            }
+        }
+        Ok(Self { all, left_out, ..Self::default() })
     }
 
-    /// Where files go for which nobody says where to: `signal:+15551234567`.
+    /// The channels that cannot be used, and why.
+    pub fn left_out(&self) -> &[ChannelLeftOut] {
+        &self.left_out
+    }
+
+    /// Where files go for which nobody says where to: `signal:+15551234567`. A channel that is left out is nobody's home.
     pub fn with_home(mut self, home: &str) -> Result<Self> {
         let home = Address::parse(home)?;
+        if self.left_out.iter().any(|it| it.name == home.channel) {
+            return Ok(self);
+        }
         self.way(&home)?;
         self.home = Some(home);
         Ok(self)
@@ -84,6 +118,9 @@ impl Outlets {
     }
 
     fn unsupported(&self, to: &Address) -> Error {
+        if let Some(ChannelLeftOut { why, .. }) = self.left_out.iter().find(|it| it.name == to.channel) {
+            return Error::failed(format!("nothing was sent: {} cannot be used here: {why}", to.channel));
+        }
         let names: Vec<_> = self.all.iter().map(|it| it.name.as_str()).collect();
         let near = nearest(&to.channel, names.iter().copied());
         let told = match (near.first(), names.as_slice()) {
@@ -96,8 +133,8 @@ impl Outlets {
 }
 
 /// The addresses that these channels speak to over HTTP.
-fn addresses(settings: &[Settings]) -> Vec<&str> {
-    let http = settings.iter().filter_map(|it| match &it.kind {
+fn addresses<'a>(settings: impl IntoIterator<Item = &'a Settings>) -> Vec<&'a str> {
+    let http = settings.into_iter().filter_map(|it| match &it.kind {
         Kind::Webhook(it) => Some(it.url.as_str()),
         Kind::Signal(it) => Some(it.url.as_str()),
         Kind::Log(_) | Kind::Mail(_) => None,
@@ -112,22 +149,20 @@ impl Way {
         stdout: Stdout,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Self> {
-        let named = |error: Error| Error::failed(format!("the channel `{}`: {error}", settings.name));
         let outlet: Box<dyn Outlet> = match &settings.kind {
             Kind::Log(it) if it.to == "stdout" && stdout == Stdout::Taken => {
-                return Err(named(Error::failed("standard output is taken here; log to stderr or a file")));
+                return Err(Error::failed("standard output is taken here; log to stderr or a file"));
             }
             Kind::Log(it) => Box::new(Log::to(&settings.name, &it.to)),
             Kind::Webhook(it) => {
-                let secret = it.secret_env.as_deref().map(|name| held(name, variable)).transpose().map_err(named)?;
-                Box::new(Webhook::new(&settings.name, &it.url, secret, client.clone()).map_err(named)?)
+                let secret = it.secret_env.as_deref().map(|name| held(name, variable)).transpose()?;
+                Box::new(Webhook::new(&settings.name, &it.url, secret, client.clone())?)
             }
             Kind::Mail(it) => {
-                let password =
-                    it.password_env.as_deref().map(|name| held(name, variable)).transpose().map_err(named)?;
-                Box::new(Mail::new(it, password).map_err(named)?)
+                let password = it.password_env.as_deref().map(|name| held(name, variable)).transpose()?;
+                Box::new(Mail::new(it, password)?)
             }
-            Kind::Signal(it) => Box::new(Signal::new(&it.url, it.account.as_deref(), client.clone()).map_err(named)?),
+            Kind::Signal(it) => Box::new(Signal::new(&it.url, it.account.as_deref(), client.clone())?),
         };
         Ok(Self { name: settings.name.clone(), allow: Allow::new(settings.allow.clone()), outlet })
     }

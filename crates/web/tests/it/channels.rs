@@ -77,7 +77,30 @@ async fn only_what_is_configured_is_written_to() {
         outlets.send_media(&call(), None, &picture()).await.unwrap_err().to_string().contains("no channel to the user")
     );
     let settings = Settings::read_all(&json!({"log": {"to": "stdout", "allow": ["*"]}})).unwrap();
-    assert!(Outlets::open(&settings, Stdout::Taken, |_| None).is_err());
+    assert_eq!(Outlets::open(&settings, Stdout::Taken, |_| None).unwrap().names(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_channel_without_its_secret_leaves_the_others() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let settings = json!({
+        "log": {"to": file.path(), "allow": ["*"]},
+        "hook": {"kind": "webhook", "url": "https://hooks.example.org/in", "secret_env": "NO_SUCH", "allow": ["*"]},
+        "mail": {"server": "mail.example.org", "password_env": "NO_SUCH", "user": "u", "from": "a@b.org", "allow": ["*"]},
+        "odd": {"kind": "webhook", "url": "no address", "allow": ["*"]},
+    });
+    let outlets = Outlets::open(&Settings::read_all(&settings).unwrap(), Stdout::Taken, |_| None).unwrap();
+    assert_eq!(outlets.names(), ["log"]);
+    let mut left: Vec<_> = outlets.left_out().iter().map(|it| it.name.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["hook", "mail", "odd"]);
+    // A home that is left out takes nothing away from the others.
+    let outlets = outlets.with_home("hook:team").unwrap();
+    assert_eq!(send(&outlets, "log:me", "still here").await, "sent");
+    assert_eq!(
+        send(&outlets, "hook:team", "hi").await,
+        "nothing was sent: hook cannot be used here: the variable NO_SUCH should hold a secret, and is not set"
+    );
 }
 
 #[tokio::test]
@@ -216,8 +239,8 @@ async fn mail_is_never_sent_in_the_clear_by_mistake() {
     );
     let settings = json!({"mail": {"server": "mail.example.org", "tls": "none", "user": "u", "password_env": "P", "from": "a@b.org", "allow": ["*"]}});
     let opened = Outlets::open(&Settings::read_all(&settings).unwrap(), Stdout::Free, |_| Some("p".into()));
-    let error = opened.err().unwrap().to_string();
-    assert_eq!(error, "the channel `mail`: a password is not sent in the clear; set tls to starttls or implicit");
+    let why = opened.unwrap().left_out()[0].why.clone();
+    assert_eq!(why, "a password is not sent in the clear; set tls to starttls or implicit");
 }
 
 #[tokio::test]
