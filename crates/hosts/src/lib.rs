@@ -16,6 +16,9 @@ pub use e2b::E2b;
 pub use kinds::{E2bHost, HostSettings, SshHost};
 pub use local::{Local, Spawn};
 pub use remote::{Allowed, ForcedCommand, Remote, RemoteHost, Routed, Ssh, host_exec, run_forced, serve};
-pub use sandbox::{Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings, Trial, Wanted};
+pub use sandbox::{
+    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings,
+    Trial, Wanted,
+};
 pub use supervise::{harden, inner_stage, leashed, let_go_beyond, stage_edition};
 pub use tasks::Runner;

@@ -108,9 +108,19 @@ fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>
     // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
+    let protected_anywhere = plain.clone();
     let protected = plain.into_iter().chain(protected).chain(held).collect();
+    let quarantine = state::place(settings).map(|folder| folder.join("quarantine"));
     let proxy = proxy(settings)?;
-    Ok(SandboxSettings { protected, protected_at_home, scratch, proxy, ..wishes(settings) })
+    Ok(SandboxSettings {
+        protected,
+        protected_anywhere,
+        protected_at_home,
+        quarantine,
+        scratch,
+        proxy,
+        ..wishes(settings)
+    })
 }
 
 /// The machine that is reached over `ssh`, by the settings.

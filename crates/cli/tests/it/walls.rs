@@ -171,3 +171,58 @@ fn an_address_that_looks_like_a_command_is_an_address() {
     assert!(ran.out.contains("`touch PWN`") && ran.out.contains("<$(touch PWN)>"), "{} {}", ran.out, ran.err);
     assert!(!ran.out.contains("evil") && !desk.path("work/PWN").exists(), "{}", ran.out);
 }
+
+#[test]
+fn a_command_lists_what_is_there_and_plants_nothing() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        return;
+    }
+    desk.put("work/a.txt", "");
+    let listed = desk.run(&["call", "Bash", r#"{"command":"ls -A"}"#]);
+    assert_eq!((listed.code, listed.out.trim()), (0, "a.txt"), "{}", listed.err);
+
+    let ran = desk.run(&[
+        "call",
+        "Bash",
+        r#"{"command":"mkdir -p .claude sub; echo evil > .claude/settings.json; echo evil > helve.toml; echo evil > sub/.mcp.json"}"#,
+    ]);
+    let left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "a.txt and sub: {left:?} {}", ran.out);
+    assert!(!desk.path("work/sub/.mcp.json").exists(), "{}", ran.out);
+    let said = format!("{}{}", ran.out, ran.err);
+    for name in [".claude", "helve.toml", "sub/.mcp.json"] {
+        let moved = format!("work/{name} is protected and was created while commands ran. It was moved to ");
+        assert!(said.contains(&moved), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_killed_engine_leaves_nothing_and_the_next_one_checks() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        return;
+    }
+    let mut child = desk
+        .command(&["call", "Bash", r#"{"command":"echo evil > .mcp.json; touch begun; exec sleep 1000"}"#])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !desk.path("work/begun").exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [".mcp.json", "begun"], "no placeholder is left");
+    let ran = desk.run(&["call", "Bash", r#"{"command":"true"}"#]);
+    let said = format!("{}{}", ran.out, ran.err);
+    assert!(
+        said.contains("work/.mcp.json is protected and was created while commands ran. It was moved to "),
+        "{said}"
+    );
+    assert!(!desk.path("work/.mcp.json").exists());
+}

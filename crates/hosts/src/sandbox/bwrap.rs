@@ -137,10 +137,10 @@ pub(super) fn arguments(walls: &Walls<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
     }
     if !walls.finish.by_stage {
         for dir in &walls.mounts.pinned {
-            args.paths("--bind", dir, dir);
+            args.paths("--bind-try", dir, dir);
         }
         for place in &walls.mounts.read_only {
-            args.paths("--ro-bind", place, place);
+            args.paths("--ro-bind-try", place, place);
         }
     }
     // After all binds: a bind takes the folder as it is outside, with what is hidden in it.

@@ -4,7 +4,6 @@ use std::path::{Component, Path, PathBuf};
 
 use helve_contract::ports::Level;
 
-use super::Witness;
 use crate::supervise::{Grant, Launch, Sockets};
 
 /// Complaints that a wall may be behind.
@@ -68,7 +67,6 @@ pub(crate) struct Denials {
     names: Vec<(PathBuf, PathBuf)>,
     vault: Vec<PathBuf>,
     read_only: Vec<PathBuf>,
-    witness: Witness,
     memory: Memory,
     short: bool,
     line: Vec<u8>,
@@ -92,7 +90,6 @@ impl Denials {
             names: launch.names.clone(),
             vault: launch.vault.clone(),
             read_only: launch.read_only.clone(),
-            witness: launch.witness.clone(),
             memory: Memory { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
             short: false,
             line: Vec::new(),
@@ -203,7 +200,6 @@ impl Denials {
                  network = \"on\" under [sandbox] in helve.toml"
             ));
         }
-        told.extend(self.witness.tell());
         if out_of_memory {
             let (limit, whose) = match (self.memory.own, self.memory.of_all) {
                 (Some(own), _) => (own, "it may have"),
@@ -275,7 +271,6 @@ mod tests {
             ],
             vault: vec!["/s/v".into()],
             read_only: vec!["/s/x".into()],
-            witness: Witness::default(),
             memory: Memory { each: Some(64 << 20), ..Memory::default() },
             short: false,
             line: Vec::new(),

@@ -2,18 +2,27 @@
 
 mod bwrap;
 mod denials;
+mod dir_index;
 pub(crate) mod environment;
+mod git_refs;
 mod identity;
+mod integrity;
+mod items;
 mod made;
+mod placeholders;
 mod protect;
+mod protected_names;
+mod quarantine;
 mod report;
 mod settings;
 mod spawn;
+mod stamp;
 mod view;
-mod witness;
 
 pub(crate) use denials::Denials;
+pub(crate) use integrity::Check;
 pub use report::{Report, Trial};
-pub use settings::{Limits, Net, ProxySocket, SandboxSettings, Wanted};
+pub use settings::{
+    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, SandboxSettings, Wanted,
+};
 pub use spawn::Sandbox;
-pub(crate) use witness::Witness;

@@ -20,12 +20,21 @@ impl Limits {
 pub struct SandboxSettings {
     /// Which level to use.
     pub wanted: Wanted,
-    /// Names beneath each root that commands may not change, whether they exist or not: `.git/hooks`, `.helve`.
+    /// Names beneath each root that commands may not change or create: `.git/hooks`, `.helve`. What exists is mounted
+    /// read-only; what a command creates is moved to the quarantine folder when it ends.
     /// A pattern cannot be enforced by a mount, and is an error.
     pub protected: Vec<String>,
-    /// More such names that matter only in a home, such as `.bashrc`: protected where they exist, and in a root that
-    /// holds the user's home. Each mount costs a command time, so a project need not pay for them.
+    /// Names that commands may not create in any folder beneath a root, at any depth: `.mcp.json`, `.git/hooks`. A name of
+    /// several parts that does not begin with `.git` counts from the root.
+    pub protected_anywhere: Vec<String>,
+    /// More names that matter only in a home, such as `.bashrc`: protected where they exist, and in the user's home where
+    /// a root contains it. Each mount costs a command time, so a project need not pay for them.
     pub protected_at_home: Vec<String>,
+    /// Where files go that commands created under protected names. No command may be able to write there. Without it, a
+    /// folder in the user's state folder.
+    pub quarantine: Option<PathBuf>,
+    /// Told of every protected file that a command created or changed, for the record.
+    pub listener: Option<IntegrityListener>,
     /// Further folders that commands may read.
     pub readable: Vec<PathBuf>,
     /// Further folders that commands may read and write.
@@ -48,6 +57,36 @@ pub struct SandboxSettings {
     /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the
     /// `helve-stage` beside the running one, or the running one itself.
     pub stage: Option<PathBuf>,
+}
+
+/// What the integrity check after a command found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntegrityEvent {
+    /// The protected file or folder.
+    pub path: PathBuf,
+    /// What became of it.
+    pub outcome: IntegrityOutcome,
+}
+
+/// What became of a protected file that a command created or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntegrityOutcome {
+    /// It was new and is here now.
+    Moved(PathBuf),
+    /// It stays, because this git object, which was named by a ref before, contains it.
+    Stands(String),
+    /// It was changed in place, or could not be moved away, and stays.
+    Changed,
+}
+
+/// Is called with what the integrity check after a command found.
+#[derive(Clone)]
+pub struct IntegrityListener(pub Arc<dyn Fn(&IntegrityEvent) + Send + Sync>);
+
+impl fmt::Debug for IntegrityListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IntegrityListener")
+    }
 }
 
 /// Which level to use.

@@ -15,8 +15,8 @@ use std::{
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, FileFault, Result, Rights, SafePath,
-    ports::{Command, Input, Level, Network, Process, Streams},
+    Access, Error, FileFault, PathRules, Reading, Result, Rights, Root, SafePath, Workspace,
+    ports::{Command, Input, Level, Network, Noticed, Process, Streams},
 };
 
 use rustix::{
@@ -27,12 +27,13 @@ use rustix::{
 use super::{
     bwrap::{self, Finish},
     environment,
+    integrity::{Check, Git, Integrity},
     made::Made,
     protect,
+    protected_names::ProtectedNames,
     report::{Report, Trial},
     settings::{Limits, Net, SandboxSettings, Wanted},
-    view::View,
-    witness::Witness,
+    view::{self, View},
 };
 use crate::{
     local::Spawn,
@@ -43,6 +44,9 @@ use crate::{
 
 /// The longest script that can be handed to a shell at once.
 const LONGEST_SCRIPT: usize = 120 << 10;
+
+/// The most that git may answer to the integrity check.
+const LONGEST_GIT_OUTPUT: usize = 64 << 20;
 
 /// Where commands find the proxy, in a network of their own.
 const PROXY_PORT: u16 = 18_080;
@@ -58,6 +62,7 @@ pub struct Sandbox {
 struct Inner {
     settings: SandboxSettings,
     found: OnceLock<Found>,
+    integrity: OnceLock<Arc<Integrity>>,
 }
 
 /// What trying found out.
@@ -78,9 +83,10 @@ impl Sandbox {
     /// A sandbox with these settings. Says at once when a setting cannot be enforced.
     pub fn new(settings: SandboxSettings) -> Result<Self> {
         protect::check(&settings.protected)?;
+        protect::check(&settings.protected_anywhere)?;
         protect::check(&settings.protected_at_home)?;
         environment::check_inherited(&settings.inherited)?;
-        Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new() }) })
+        Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new(), integrity: OnceLock::new() }) })
     }
 
     /// The same, and the levels are tried now.
@@ -94,11 +100,76 @@ impl Sandbox {
     pub fn report(&self) -> &Report {
         &self.inner.found().report
     }
+
+    /// Does the integrity check that a killed engine could not do after its last command on these roots, and removes
+    /// placeholders that earlier versions left there. Says what was found, for the user.
+    ///
+    /// To be called when a session starts, before anything in the roots is obeyed. Without it, the first command does the
+    /// same, and its reply says what was found.
+    pub async fn recover(&self, roots: &[PathBuf]) -> Vec<String> {
+        let roots: Vec<PathBuf> = roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
+        let wanted = self.inner.settings.wanted;
+        let is_enforced = !matches!(wanted, Wanted::External | Wanted::Exactly(Level::External | Level::None));
+        self.inner.integrity().recover(&roots, is_enforced, self.inner.git()).await
+    }
 }
 
 impl Inner {
     fn found(&self) -> &Found {
         self.found.get_or_init(|| Found::look(&self.settings))
+    }
+
+    fn integrity(&self) -> &Arc<Integrity> {
+        self.integrity.get_or_init(|| {
+            let SandboxSettings { protected, protected_anywhere, protected_at_home, quarantine, .. } = &self.settings;
+            let names = ProtectedNames::new(protected, protected_anywhere, protected_at_home, view::home());
+            Arc::new(Integrity::new(names, protected.clone(), quarantine.clone(), self.settings.listener.clone()))
+        })
+    }
+
+    /// Records what is there before a command.
+    async fn begin_check(self: &Arc<Self>, command: &Command) -> Check {
+        let level = self.found().report.level.unwrap_or(Level::None);
+        let setting = Setting::of(self, self.found(), level, command);
+        let writable: Vec<PathBuf> =
+            setting.roots.into_iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir).collect();
+        self.integrity().begin(&writable, level >= Level::Rules, self.git()).await
+    }
+
+    /// Runs git in the sandbox, without network, in a repository that it may only read.
+    fn git(self: &Arc<Self>) -> Git {
+        let inner = self.clone();
+        Arc::new(move |top, args, input| {
+            let inner = inner.clone();
+            Box::pin(async move {
+                let root = Workspace::new([Root::readable(&top)], PathRules::default(), Reading::Relative);
+                let dir = root.top(Access::Read).ok()?;
+                let first = ["git", "--no-optional-locks", "-c", "safe.directory=*"].map(str::to_owned);
+                let command = Command {
+                    script: None,
+                    argv: first.into_iter().chain(args).collect(),
+                    roots: vec![dir.clone()],
+                    dir,
+                    env: Vec::new(),
+                    input: Input::Bytes(input),
+                    network: Network::Off,
+                    terminal: None,
+                    tell_dir: false,
+                    streams: Streams::Separate,
+                };
+                let launch = tokio::task::spawn_blocking(move || inner.launch(&command)).await.ok()?.ok()?;
+                let mut process = supervise::launch(launch).await.ok()?;
+                let mut output = Vec::new();
+                loop {
+                    match process.next().await {
+                        Noticed::Stdout(piece) if output.len() < LONGEST_GIT_OUTPUT => output.extend(piece),
+                        Noticed::Stdout(_) => return None,
+                        Noticed::Stderr(_) => {}
+                        Noticed::Exit(exit) => return (exit.code == 0).then_some(output),
+                    }
+                }
+            })
+        })
     }
 
     fn launch(&self, command: &Command) -> Result<Launch> {
@@ -109,16 +180,14 @@ impl Inner {
         let dir = start_folder(command)?;
         let setting = Setting::of(self, found, level, command);
         setting.refuse_open_vault(command)?;
-        let writable = || setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
-        let names = &self.settings.protected;
-        let protected =
-            protect::Names { everywhere: names, at_home: &self.settings.protected_at_home, home: &found.view.home };
-        let (mounts, keep, witness) = if level >= Level::Nested {
-            let (mut mounts, keep) = protect::prepare(writable(), protected)?;
+        let mounts = if level >= Level::Nested {
+            let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
+            let SandboxSettings { protected, protected_at_home, .. } = &self.settings;
+            let mut mounts = protect::mounts(writable, protected, protected_at_home, &found.view.home);
             mounts.pinned.extend(setting.above_vault());
-            (mounts, keep, Witness::of_new(writable(), names, &self.settings.protected_at_home))
+            mounts
         } else {
-            (Mounts::default(), Keep::new(), Witness::of_all(writable(), names))
+            Mounts::default()
         };
         let outer = found.outer(&setting, &mounts);
         let (walls, rules) = setting.walls_and_rules();
@@ -157,9 +226,9 @@ impl Inner {
                 .collect(),
             vault: setting.vault.clone(),
             read_only: setting.roots.iter().filter(|(_, writable)| !writable).map(|(dir, _)| dir.clone()).collect(),
-            witness,
+            check: None,
             cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
-            keep,
+            keep: Keep::new(),
         })
     }
 }
@@ -167,15 +236,16 @@ impl Inner {
 #[async_trait]
 impl Spawn for Sandbox {
     async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        let (inner, wanted) = (self.inner.clone(), command.clone());
-        let launch = if self.inner.found.get().is_some() {
-            inner.launch(&wanted)?
-        } else {
+        if self.inner.found.get().is_none() {
             // Trying the levels takes some tens of milliseconds, once.
-            tokio::task::spawn_blocking(move || inner.launch(&wanted))
-                .await
-                .map_err(|error| Error::Internal(error.into()))??
-        };
+            let inner = self.inner.clone();
+            let tried = tokio::task::spawn_blocking(move || _ = inner.found()).await;
+            tried.map_err(|error| Error::Internal(error.into()))?;
+        }
+        // Before the mounts are chosen: it removes what earlier versions left.
+        let check = self.inner.begin_check(command).await;
+        let mut launch = self.inner.launch(command)?;
+        launch.check = Some(check);
         Ok(Box::new(supervise::launch(launch).await?))
     }
 
@@ -500,7 +570,8 @@ impl Found {
         }
         if found.report.level == Some(Level::Rules) && !settings.protected.is_empty() {
             found.report.notes.push(
-                "protected places: L1 cannot make them read-only; changes to them are told after each command"
+                "protected places: L1 cannot make them read-only; changes to them are reported after each command, and new ones \
+                 are moved to quarantine"
                     .to_owned(),
             );
         }
@@ -576,7 +647,7 @@ impl Found {
             names: Vec::new(),
             vault: Vec::new(),
             read_only: Vec::new(),
-            witness: Witness::default(),
+            check: None,
             cgroup: None,
             keep: Keep::new(),
         })

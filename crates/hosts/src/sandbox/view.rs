@@ -112,9 +112,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn look(settings: &SandboxSettings) -> Self {
-        let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && *home != Path::new("/"));
-        let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
-        let home = fs::canonicalize(&home).unwrap_or(home);
+        let home = home();
         let wanted: Vec<PathBuf> = if settings.path.is_empty() {
             env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect()
         } else {
@@ -179,6 +177,13 @@ impl View {
             }
         }
     }
+}
+
+/// The user's home.
+pub(super) fn home() -> PathBuf {
+    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && *home != Path::new("/"));
+    let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
+    fs::canonicalize(&home).unwrap_or(home)
 }
 
 /// Folders that programs on the path need, where they are not the system's.

@@ -25,8 +25,10 @@ pub(super) fn finish(last: &Last, proc: &OwnedFd) -> Result<(), String> {
         bind(dir)?;
     }
     for place in &last.mounts.read_only {
-        bind(place)?;
-        sys::make_read_only(place).map_err(|error| format!("cannot make {} read-only: {error}", place.display()))?;
+        if bind(place)? {
+            sys::make_read_only(place)
+                .map_err(|error| format!("cannot make {} read-only: {error}", place.display()))?;
+        }
     }
     if last.sealed {
         openat(proc, NAMESPACES, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
@@ -37,6 +39,12 @@ pub(super) fn finish(last: &Last, proc: &OwnedFd) -> Result<(), String> {
     drop_capabilities()
 }
 
-fn bind(place: &Path) -> Result<(), String> {
-    mount_bind_recursive(place, place).map_err(|error| format!("cannot protect {}: {error}", place.display()))
+/// Mounts a place over itself; false where it is gone. The integrity check after another command may have moved it away,
+/// and would do so again.
+fn bind(place: &Path) -> Result<bool, String> {
+    match mount_bind_recursive(place, place) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::NOENT) => Ok(false),
+        Err(error) => Err(format!("cannot protect {}: {error}", place.display())),
+    }
 }

@@ -35,9 +35,9 @@ use super::{
     terminal,
     warden::{Born, End, Job, Kind, Warden, wire},
 };
-use crate::sandbox::Witness;
+use crate::sandbox::Check;
 
-/// What is let go when the process is gone: files that stood in for missing ones, a control group.
+/// What is let go when the process is gone, such as a control group.
 pub(crate) type Keep = Vec<Box<dyn Any + Send>>;
 
 /// The same, shared by all who may be the last to need it: whoever lets go first does it for all.
@@ -88,8 +88,8 @@ pub(crate) struct Launch {
     pub(crate) vault: Vec<PathBuf>,
     /// Roots that it may only read.
     pub(crate) read_only: Vec<PathBuf>,
-    /// Notices what no wall can prevent.
-    pub(crate) witness: Witness,
+    /// The integrity check to be done when it has ended.
+    pub(crate) check: Option<Check>,
     /// The control group it goes into.
     pub(crate) cgroup: Option<Arc<Cgroup>>,
     /// Let go when it is gone.

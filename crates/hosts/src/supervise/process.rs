@@ -38,12 +38,14 @@ use super::{
     sys,
     warden::Born,
 };
-use crate::sandbox::Denials;
+use crate::sandbox::{Check, Denials};
 
 /// The most that is read at once.
 const PIECE: usize = 64 << 10;
 /// The most that waits for a program to read it.
 const MOST_TYPED: usize = 4 << 20;
+/// How long the end of a command is waited for that nobody needs any more.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// After the end: how long a pipe that somebody still holds is listened to.
 const DRAIN: Duration = Duration::from_millis(300);
 
@@ -65,6 +67,8 @@ pub(crate) struct Running {
     denials: Denials,
     /// Both streams come through `out`.
     merged: bool,
+    /// To be done when all has ended.
+    check: Option<Check>,
     /// The group that holds the memory of all commands, and how often it killed before.
     shared: Option<(u64, Arc<Path>)>,
     out_of_memory: bool,
@@ -124,6 +128,7 @@ impl Running {
             word: Vec::new(),
             denials: Denials::of(launch),
             merged: launch.plan.merged,
+            check: launch.check.take(),
             end: None,
             told: false,
         })
@@ -317,10 +322,15 @@ impl Process for Running {
         if let Some(parting) = self.parting.take() {
             parting.meet(all_ended).await;
         }
+        let found = match self.check.take() {
+            Some(check) => check.finish().await,
+            None => Vec::new(),
+        };
         match &mut self.end {
             Some(exit) => {
                 if !self.told {
                     exit.denials = self.denials.told(self.out_of_memory);
+                    exit.denials.extend(found);
                     self.told = true;
                 }
                 Noticed::Exit(exit.clone())
@@ -393,6 +403,9 @@ impl Drop for Running {
         // Without a namespace the stage must live to end the tree; it does so when its socket closes.
         if self.tree == Tree::Namespace && self.end.is_none() {
             _ = pidfd_send_signal(&*self.handle, RawSignal::KILL);
+        }
+        if let (Some(check), Some(parting)) = (self.check.take(), self.parting.take()) {
+            check.after(async move { _ = timeout(PATIENCE, parting.gone).await });
         }
     }
 }

@@ -12,6 +12,7 @@ mod memory;
 mod order;
 mod payloads;
 mod programs;
+mod quarantine;
 mod race;
 mod remote;
 mod rg;

@@ -65,7 +65,13 @@ impl Drop for Place {
 }
 
 pub(crate) fn settings(wanted: Wanted) -> SandboxSettings {
-    SandboxSettings { wanted, stage: Some(stage()), ..SandboxSettings::default() }
+    let quarantine = Some(quarantine());
+    SandboxSettings { wanted, stage: Some(stage()), quarantine, ..SandboxSettings::default() }
+}
+
+/// Where commands' protected files go in tests.
+pub(crate) fn quarantine() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quarantine")
 }
 
 /// The inner stage; a test that runs as another user brings a copy that this user can read.

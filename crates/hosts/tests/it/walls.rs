@@ -29,7 +29,8 @@ use crate::sandbox::{Place, at, levels, run, settings, stage, survivors, unique_
 fn protecting(level: Level) -> Sandbox {
     let names = [".git/hooks", ".git/config", ".helve", ".mcp.json", ".vscode", "a/b/c"];
     let protected = names.map(str::to_owned).to_vec();
-    Sandbox::new(SandboxSettings { protected, ..settings(Wanted::Exactly(level)) }).unwrap()
+    let protected_anywhere = protected.clone();
+    Sandbox::new(SandboxSettings { protected, protected_anywhere, ..settings(Wanted::Exactly(level)) }).unwrap()
 }
 
 /// Levels where a place can be protected by a mount.
@@ -216,17 +217,23 @@ async fn protected_places_cannot_be_made_changed_or_moved_away() {
         assert!(git.is_ok_and(|status| status.success()), "git is needed for this test");
         fs::remove_dir_all(place.0.join(".git/hooks")).unwrap();
         let config = fs::read(place.0.join(".git/config")).unwrap();
+        fs::create_dir(place.0.join(".vscode")).unwrap();
+        fs::write(place.0.join(".vscode/tasks.json"), "mine").unwrap();
         let script = "
-            echo x > .mcp.json; mkdir .mcp.json/x; rm -rf .mcp.json; mv .mcp.json y; mkdir .helve/x; echo x > .vscode
-            echo x > .git/hooks/pre-commit; mkdir .git/hooks; rm -rf .git/hooks; mv .git/hooks .git/z; mv .git q; rm -rf .git/config
-            git config core.fsmonitor ./evil; echo evil >> .git/config; mkdir -p a/b/c; mv a r; ln -sf /etc a/b; rm -rf a .helve .vscode
+            echo x > .mcp.json; mkdir -p .helve/x; rm -rf .vscode; mv .vscode y; echo x > .vscode/tasks.json; touch .vscode/more
+            mkdir .git/hooks; echo x > .git/hooks/pre-commit; mv .git q; rm -rf .git/config
+            git config core.fsmonitor ./evil; echo evil >> .git/config; mkdir -p a/b/c
             echo done";
         let ran = run(&protecting(level), &place.script(script)).await.unwrap();
         assert!(ran.out.ends_with("done\n"), "{ran:?}");
-        assert_eq!(place.names(), [".git"], "{level:?}: litter");
+        assert_eq!(place.names(), [".git", ".vscode", "a"], "{level:?}");
         assert_eq!(fs::read(place.0.join(".git/config")).unwrap(), config, "{level:?}");
-        assert!(!place.0.join(".git/hooks").exists(), "{level:?}: litter");
-        assert!(ran.exit.denials.iter().any(|text| text.contains(".mcp.json is protected")), "{:?}", ran.exit.denials);
+        assert_eq!(fs::read_to_string(place.0.join(".vscode/tasks.json")).unwrap(), "mine", "{level:?}");
+        assert!(!place.0.join(".git/hooks/pre-commit").exists() && !place.0.join("a/b/c").exists(), "{level:?}");
+        let told = ran.exit.denials.join("\n");
+        for name in [".mcp.json", ".helve", ".git/hooks/pre-commit", "a/b/c", ".vscode/tasks.json"] {
+            assert!(told.contains(&format!("/{name} is protected")), "{level:?} {name}: {told}");
+        }
     }
 }
 
@@ -244,19 +251,20 @@ async fn git_stays_usable_for_commits() {
 }
 
 #[tokio::test]
-async fn stand_ins_serve_many_commands_and_leave_with_the_last() {
-    for level in mounting() {
+async fn what_no_mount_holds_is_reported_when_it_changes() {
+    for level in levels().into_iter().filter(|level| *level < Level::Nested) {
         let place = Place::new();
-        let sandbox = protecting(level);
-        let slow = Command { input: Input::Open, ..place.script("echo up; read x; echo x > .mcp.json; echo $?") };
-        let mut first = sandbox.spawn(&slow).await.unwrap();
-        assert_eq!(first.next().await, Noticed::Stdout(b"up\n".to_vec()));
-        for _ in 0..3 {
-            run(&sandbox, &place.script("true")).await.unwrap();
+        fs::create_dir(place.0.join("conf")).unwrap();
+        fs::write(place.0.join("conf/tasks.json"), "old").unwrap();
+        std::os::unix::fs::symlink("conf", place.0.join(".vscode")).unwrap();
+        fs::write(place.0.join(".mcp.json"), "old").unwrap();
+        let ran =
+            run(&protecting(level), &place.script("echo new > .mcp.json; echo new > conf/tasks.json")).await.unwrap();
+        let told = ran.exit.denials.join("\n");
+        for name in [".mcp.json", ".vscode"] {
+            let start = format!("{}/{name} is protected, but was changed while this command ran", place.0.display());
+            assert!(told.contains(&start), "{level:?}: {told}");
         }
-        first.close().await.unwrap();
-        assert_eq!(crate::sandbox::finish(first).await.out, "1\n", "{level:?}: the first one lost its protection");
-        assert_eq!(place.names(), [""; 0], "{level:?}");
     }
 }
 
@@ -581,31 +589,31 @@ async fn a_bwrap_in_the_workspace_is_not_used() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_prevented_is_told() {
+async fn a_repository_that_a_command_makes_gets_no_hooks_and_its_programs_are_reported() {
     for level in levels() {
         let place = Place::new();
         let script = "git init -q . && printf '#!/bin/sh\\n' > .git/hooks/pre-commit";
         let ran = run(&protecting(level), &place.script(script)).await.unwrap();
         assert_eq!(ran.exit.code, 0, "{}", ran.err);
         let told = ran.exit.denials.join("\n");
-        let dir = place.0.display();
-        if level >= Level::Nested {
-            assert_eq!(
-                told,
-                format!(
-                    "this command made a repository with a hook of its own ({dir}/.git/hooks/pre-commit), which git would \
-                     run outside of the sandbox. Show it to the user before git is used there"
-                )
-            );
-        } else {
-            assert!(told.starts_with(&format!("{dir}/.git/hooks is protected, but was changed")), "{told}");
-        }
+        let hook = place.0.join(".git/hooks/pre-commit");
+        let start = format!("{} is protected and was created while commands ran. It was moved to ", hook.display());
+        assert!(told.starts_with(&start) && told.lines().count() == 1, "{level:?}: {told}");
+        assert!(!hook.exists() && place.0.join(".git/config").exists(), "{level:?}");
+        let script = "git init -q sub && git -C sub config core.fsmonitor ./evil";
+        let told = run(&protecting(level), &place.script(script)).await.unwrap().exit.denials.join("\n");
+        let start = format!(
+            "{}/sub/.git/config was written while commands ran and has settings that can make git run programs \
+             (core.fsmonitor).",
+            place.0.display()
+        );
+        assert!(told.starts_with(&start), "{level:?}: {told}");
     }
 }
 
 #[tokio::test]
-async fn a_stand_in_of_a_killed_engine_is_cleaned_up() {
-    for level in mounting() {
+async fn a_placeholder_of_an_earlier_version_is_removed() {
+    for level in levels() {
         let place = Place::new();
         fs::create_dir(place.0.join(".helve")).unwrap();
         fs::set_permissions(place.0.join(".helve"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -726,11 +734,12 @@ async fn a_protected_place_that_is_a_link_is_protected_where_it_leads() {
         assert_eq!(ran.out, "done\n", "{level:?}");
         assert_eq!(fs::read_to_string(place.0.join(".vscode/tasks.json")).unwrap(), "old", "{level:?}");
         assert_eq!(place.names(), [".vscode", "conf"], "{level:?}");
-        // The link itself cannot be held, so a change of it is told.
+        // The link itself cannot be held, so what takes its place is moved away.
         let ran =
             run(&protecting(level), &place.script("rm .vscode; mkdir .vscode; echo x > .vscode/tasks.json")).await;
         let told = ran.unwrap().exit.denials.join("\n");
-        assert!(told.starts_with(&format!("{}/.vscode is protected, but was changed", place.0.display())), "{told}");
+        assert!(told.starts_with(&format!("{}/.vscode is protected and was created", place.0.display())), "{told}");
+        assert_eq!(place.names(), ["conf"], "{level:?}");
     }
 }
 

@@ -1,0 +1,197 @@
+//! An index of the folders beneath a root: finds new protected names without reading every folder again.
+//!
+//! A folder whose time of change is the same has the same entries. So an update looks at each known folder once
+//! (`lstat`) and lists only those that have changed, and those that are new.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::{self, DirEntry},
+    io,
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+    thread,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{protected_names::ProtectedNames, stamp::Stamp};
+
+/// The most folders of a root that are indexed, those nearest to the root first.
+const MAX_DIRS: usize = 200_000;
+/// So many folders are looked at by one thread.
+const DIRS_PER_THREAD: usize = 2048;
+const MAX_THREADS: usize = 4;
+/// Folders with entries that the kernel makes up.
+const NOT_ON_DISK: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// A folder, as it was when it was last listed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Dir {
+    stamp: Stamp,
+    /// Entries with protected names, as bytes.
+    protected: Vec<Vec<u8>>,
+    /// Whether it has an entry `.git`.
+    pub(super) is_repository: bool,
+}
+
+impl Dir {
+    pub(super) fn protected(&self) -> impl Iterator<Item = OsString> {
+        self.protected.iter().cloned().map(OsString::from_vec)
+    }
+}
+
+/// The folders beneath a root, but not those inside of protected places and repositories' own folders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DirIndex {
+    dirs: HashMap<PathBuf, Dir>,
+    is_partial: bool,
+}
+
+impl DirIndex {
+    pub(super) fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// Whether there were more folders than are indexed.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PathBuf, &Dir)> {
+        self.dirs.iter()
+    }
+
+    /// Brings the index up to date; says whether anything was listed again.
+    pub(super) fn update(&mut self, root: &Path, skipped: Option<&Path>, names: &ProtectedNames) -> bool {
+        let (changed, gone) = self.look();
+        let has_changed = !changed.is_empty() || !gone.is_empty() || self.dirs.is_empty();
+        if !gone.is_empty() {
+            self.remove(&gone, root);
+        }
+        let mut queue: std::collections::VecDeque<PathBuf> =
+            changed.into_iter().filter(|dir| self.dirs.contains_key(dir)).collect();
+        if !self.dirs.contains_key(root) {
+            queue.push_back(root.to_owned());
+        }
+        if names.only_at_root() {
+            queue.retain(|dir| dir == root);
+        }
+        while let Some(dir) = queue.pop_front() {
+            let is_known = self.dirs.contains_key(&dir);
+            if !is_known && self.dirs.len() >= MAX_DIRS {
+                self.is_partial = true;
+                continue;
+            }
+            let Some((entry, inner)) = list(&dir, dir == root, names) else {
+                self.dirs.remove(&dir);
+                continue;
+            };
+            self.dirs.insert(dir, entry);
+            if names.only_at_root() {
+                continue;
+            }
+            let new = inner.into_iter().filter(|inner| {
+                !self.dirs.contains_key(inner)
+                    && skipped != Some(inner.as_path())
+                    && !NOT_ON_DISK.iter().any(|it| inner == Path::new(it))
+            });
+            queue.extend(new);
+        }
+        has_changed
+    }
+
+    /// Which folders have changed, and which are gone.
+    fn look(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let known: Vec<(&PathBuf, &Dir)> = self.dirs.iter().collect();
+        let judge = |part: &[(&PathBuf, &Dir)]| {
+            let (mut changed, mut gone) = (Vec::new(), Vec::new());
+            for (path, dir) in part {
+                match fs::symlink_metadata(path) {
+                    Ok(about) if !about.is_dir() => gone.push((*path).clone()),
+                    Ok(about) if dir.stamp.still_holds(&Stamp::of(&about)) => {}
+                    Ok(_) => changed.push((*path).clone()),
+                    Err(_) => gone.push((*path).clone()),
+                }
+            }
+            (changed, gone)
+        };
+        if known.len() <= DIRS_PER_THREAD {
+            return judge(&known);
+        }
+        let part = known.len().div_ceil(MAX_THREADS).max(DIRS_PER_THREAD);
+        thread::scope(|scope| {
+            let workers: Vec<_> = known.chunks(part).map(|part| scope.spawn(move || judge(part))).collect();
+            let mut all = (Vec::new(), Vec::new());
+            for (changed, gone) in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+                all.0.extend(changed);
+                all.1.extend(gone);
+            }
+            all
+        })
+    }
+
+    /// Removes folders, and all whose way from the root leads through one of them.
+    fn remove(&mut self, gone: &[PathBuf], root: &Path) {
+        for dir in gone {
+            self.dirs.remove(dir);
+        }
+        let mut left: Vec<PathBuf> = self.dirs.keys().cloned().collect();
+        left.sort_by_key(|dir| dir.as_os_str().len());
+        for dir in left {
+            if dir != root && !dir.parent().is_some_and(|above| self.dirs.contains_key(above)) {
+                self.dirs.remove(&dir);
+            }
+        }
+    }
+
+    /// The index as bytes, for the next process.
+    pub(super) fn to_bytes(&self) -> Option<Vec<u8>> {
+        let dirs: Vec<(Vec<u8>, &Dir)> =
+            self.dirs.iter().map(|(path, dir)| (path.clone().into_os_string().into_vec(), dir)).collect();
+        postcard::to_allocvec(&(self.is_partial, dirs)).ok()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (is_partial, dirs): (bool, Vec<(Vec<u8>, Dir)>) = postcard::from_bytes(bytes).ok()?;
+        let dirs = dirs.into_iter().map(|(path, dir)| (OsString::from_vec(path).into(), dir)).collect();
+        Some(Self { dirs, is_partial })
+    }
+}
+
+/// Lists a folder: itself, and the folders in it that are indexed too. Nothing where it is no folder.
+fn list(path: &Path, is_root: bool, names: &ProtectedNames) -> Option<(Dir, Vec<PathBuf>)> {
+    // Before the listing: what changes meanwhile is noticed next time.
+    let about = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    let mut dir = Dir { stamp: Stamp::of(&about), protected: Vec::new(), is_repository: false };
+    let mut inner = Vec::new();
+    for entry in entries(path, about.permissions().mode()) {
+        let name = entry.file_name();
+        if names.is_repository(&name) {
+            dir.is_repository = true;
+        } else if names.is_protected(&name, is_root) {
+            dir.protected.push(name.into_vec());
+        } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            inner.push(entry.path());
+        }
+    }
+    Some((dir, inner))
+}
+
+/// The entries of a folder. A folder that may be entered but not listed would hide names from here and not from programs,
+/// so it is made readable for its owner for that moment.
+pub(super) fn entries(path: &Path, mode: u32) -> Vec<DirEntry> {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().collect(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let Ok(folder) = super::quarantine::open_dir(path) else { return Vec::new() };
+            if super::quarantine::set_mode(&folder, mode | 0o700).is_err() {
+                return Vec::new();
+            }
+            let entries = fs::read_dir(path).map(|entries| entries.flatten().collect()).unwrap_or_default();
+            _ = super::quarantine::set_mode(&folder, mode);
+            entries
+        }
+        Err(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,380 @@
+//! Whether a file's content stands in a git ref that the user had before.
+//!
+//! Git itself finds the objects, inside of the sandbox. Its answers are not trusted: every object from the ref down to the
+//! file is hashed here, so that a command gains nothing by writing to `.git/objects`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
+
+use super::stamp::Stamp;
+
+/// The most questions that are put to git at once.
+const MAX_QUESTIONS: usize = 20_000;
+/// How deep folders of refs are read.
+const MAX_DEPTH: usize = 16;
+
+/// Runs `git` in a repository with these arguments and this input; what it wrote, if it ended well.
+pub(super) type RunGit<'a> = &'a (dyn Fn(Vec<String>, Vec<u8>) -> BoxFuture<'a, Option<Vec<u8>>> + Send + Sync);
+
+/// The objects that refs of one repository name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Refs {
+    /// Named by a ref while no command ran.
+    trusted: BTreeSet<String>,
+    /// Named by a ref at any time.
+    known: BTreeSet<String>,
+    #[serde(skip)]
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+impl Refs {
+    /// Reads the refs if they have changed; says whether it did. Those that are new are trusted only where no command can have made them.
+    pub(super) fn update(&mut self, git_dir: &Path, is_idle: bool) -> bool {
+        let unchanged = |(path, before): &(PathBuf, Option<Stamp>)| match (before, stamp(path)) {
+            (Some(before), Some(now)) => before.still_holds(&now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !self.seen.is_empty() && self.seen.iter().all(unchanged) {
+            return false;
+        }
+        let mut found = BTreeSet::new();
+        self.seen.clear();
+        for name in ["packed-refs", "HEAD"] {
+            let path = git_dir.join(name);
+            self.seen.push((path.clone(), stamp(&path)));
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            found.extend(text.lines().filter_map(|line| object_id(line.trim_start_matches('^'))));
+        }
+        self.read_loose(&git_dir.join("refs"), MAX_DEPTH, &mut found);
+        if is_idle {
+            self.trusted.extend(found.difference(&self.known).cloned());
+        }
+        self.known.extend(found);
+        true
+    }
+
+    fn read_loose(&mut self, dir: &Path, depth: usize, found: &mut BTreeSet<String>) {
+        self.seen.push((dir.to_owned(), stamp(dir)));
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && depth > 0 {
+                self.read_loose(&entry.path(), depth - 1, found);
+            } else if kind.is_file() {
+                found.extend(fs::read_to_string(entry.path()).ok().and_then(|text| object_id(&text)));
+            }
+        }
+    }
+
+    /// Which of these files, by their paths in the repository, stand in a trusted ref as they are, and in which object.
+    pub(super) async fn find(&self, files: &[(String, Vec<u8>)], run: RunGit<'_>) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let usable = |path: &str| !path.contains(['\n', '\0']) && !path.is_empty();
+        let questions: Vec<(&String, &(String, Vec<u8>))> = files
+            .iter()
+            .filter(|(path, _)| usable(path))
+            .flat_map(|file| self.trusted.iter().map(move |tip| (tip, file)))
+            .take(MAX_QUESTIONS)
+            .collect();
+        if questions.is_empty() {
+            return found;
+        }
+        let names: Vec<String> = questions.iter().map(|(tip, (path, _))| format!("{tip}:{path}\n")).collect();
+        let args = ["cat-file", "--batch-check=%(objectname)"].map(str::to_owned).to_vec();
+        let Some(answer) = run(args, names.concat().into_bytes()).await else { return found };
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        for ((tip, (path, content)), line) in questions.iter().zip(answer.lines()) {
+            if found.contains_key(path) || !is_blob(line, content) {
+                continue;
+            }
+            let input = chain(tip, path).join("\n") + "\n";
+            let args = ["cat-file", "--batch"].map(str::to_owned).to_vec();
+            let Some(objects) = run(args, input.into_bytes()).await else { continue };
+            if is_proof(&objects, tip, path, line) {
+                found.insert(path.clone(), (*tip).clone());
+            }
+        }
+        found
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::symlink_metadata(path).ok().map(|about| Stamp::of(&about))
+}
+
+/// The object id at the beginning of a line.
+fn object_id(line: &str) -> Option<String> {
+    let word = line.split_whitespace().next()?;
+    (matches!(word.len(), 40 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| word.to_ascii_lowercase())
+}
+
+/// Whether an id is that of a file with this content.
+fn is_blob(id: &str, content: &[u8]) -> bool {
+    hash(id.len(), "blob", content).is_some_and(|it| it == id)
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|it| char::from_digit(u32::from(it), 16).unwrap_or('0'));
+    bytes.iter().flat_map(digits).collect()
+}
+
+/// The id of an object: SHA-1 or SHA-256, by the number of its digits.
+fn hash(digits: usize, kind: &str, content: &[u8]) -> Option<String> {
+    let head = format!("{kind} {}\0", content.len());
+    match digits {
+        40 => Some(hex(&Sha1::new().chain_update(head).chain_update(content).finalize())),
+        64 => Some(hex(&Sha256::new().chain_update(head).chain_update(content).finalize())),
+        _ => None,
+    }
+}
+
+/// The objects on the way from a tip to a file: the tip, its commit, its tree, the folders.
+fn chain(tip: &str, path: &str) -> Vec<String> {
+    let mut names = vec![tip.to_owned(), format!("{tip}^{{commit}}"), format!("{tip}^{{tree}}")];
+    names.extend(path.match_indices('/').map(|(at, _)| format!("{tip}:{}", &path[..at])));
+    names
+}
+
+/// One object of an answer.
+struct Object<'a> {
+    id: &'a str,
+    kind: &'a str,
+    content: &'a [u8],
+}
+
+/// Reads an answer of `git cat-file --batch`; nothing where an object is missing or is not what its id says.
+fn objects(mut answer: &[u8]) -> Option<Vec<Object<'_>>> {
+    let mut all = Vec::new();
+    while !answer.is_empty() {
+        let end = memchr::memchr(b'\n', answer)?;
+        let mut head = std::str::from_utf8(&answer[..end]).ok()?.split(' ');
+        let (id, kind, size) = (head.next()?, head.next()?, head.next()?.parse::<usize>().ok()?);
+        let content = answer.get(end + 1..)?.get(..size)?;
+        if hash(id.len(), kind, content)? != id {
+            return None;
+        }
+        all.push(Object { id, kind, content });
+        answer = answer.get(end + 1 + size + 1..)?;
+    }
+    Some(all)
+}
+
+/// Whether the objects lead from the tip to the file.
+fn is_proof(answer: &[u8], tip: &str, path: &str, blob: &str) -> bool {
+    let check = || {
+        let objects = objects(answer)?;
+        let [first, commit, trees @ ..] = &objects[..] else { return None };
+        let named = |object: &Object<'_>, key: &str| {
+            let text = String::from_utf8_lossy(object.content).into_owned();
+            let line = text
+                .lines()
+                .take_while(|line| !line.is_empty())
+                .find_map(|line| line.strip_prefix(key).map(str::to_owned));
+            line.map(|line| line.trim().to_owned())
+        };
+        if first.id != tip || commit.kind != "commit" {
+            return None;
+        }
+        if first.kind == "tag" {
+            if named(first, "object ")? != commit.id {
+                return None;
+            }
+        } else if first.id != commit.id {
+            return None;
+        }
+        let mut wanted = named(commit, "tree ")?;
+        let parts: Vec<&str> = path.split('/').collect();
+        if trees.len() != parts.len() {
+            return None;
+        }
+        for (tree, part) in trees.iter().zip(parts) {
+            if tree.kind != "tree" || tree.id != wanted {
+                return None;
+            }
+            wanted = entry(tree.content, part.as_bytes(), tree.id.len() / 2)?;
+        }
+        Some(wanted == blob)
+    };
+    check().unwrap_or(false)
+}
+
+/// The id of an entry of a tree.
+fn entry(mut tree: &[u8], name: &[u8], bytes: usize) -> Option<String> {
+    while !tree.is_empty() {
+        let space = memchr::memchr(b' ', tree)?;
+        let end = memchr::memchr(0, tree)?;
+        let id = tree.get(end + 1..end + 1 + bytes)?;
+        if tree.get(space + 1..end)? == name {
+            return Some(hex(id));
+        }
+        tree = &tree[end + 1 + bytes..];
+    }
+    None
+}
+
+/// Keys of a repository's settings that name programs, and those that lead to other settings. What is not known to be
+/// harmless counts as one.
+pub(super) fn program_keys(config: &str) -> BTreeSet<String> {
+    const HARMLESS: [&str; 14] = [
+        "branch.",
+        "user.",
+        "extensions.",
+        "init.",
+        "pull.",
+        "push.",
+        "fetch.",
+        "gc.",
+        "pack.",
+        "color.",
+        "advice.",
+        "index.",
+        "lfs.repositoryformatversion",
+        "feature.",
+    ];
+    const HARMLESS_ENDS: [(&str, &[&str]); 4] = [
+        (
+            "core.",
+            &[
+                "repositoryformatversion",
+                "filemode",
+                "bare",
+                "logallrefupdates",
+                "ignorecase",
+                "precomposeunicode",
+                "symlinks",
+                "autocrlf",
+                "eol",
+                "safecrlf",
+                "quotepath",
+                "untrackedcache",
+                "sparsecheckout",
+                "sparsecheckoutcone",
+                "abbrev",
+                "commentchar",
+                "compression",
+                "longpaths",
+                "whitespace",
+            ],
+        ),
+        (
+            "remote.",
+            &["url", "fetch", "pushurl", "tagopt", "prune", "mirror", "promisor", "partialclonefilter", "push"],
+        ),
+        ("submodule.", &["active", "url", "branch", "ignore", "fetchrecursesubmodules", "recurse"]),
+        ("commit.", &["gpgsign", "verbose", "status", "cleanup"]),
+    ];
+    let mut section = String::new();
+    let mut keys = BTreeSet::new();
+    for line in config.lines().map(str::trim) {
+        let line = if let Some(head) = line.strip_prefix('[') {
+            let Some((name, rest)) = head.split_once(']') else {
+                keys.insert("a line that git reads in its own way".to_owned());
+                continue;
+            };
+            section = name.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+            rest.trim()
+        } else {
+            line
+        };
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        let key = line.split(['=', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
+        let whole = format!("{section}.{key}");
+        let group = section.split('.').next().unwrap_or_default();
+        let is_harmless = HARMLESS.iter().any(|it| whole.starts_with(it))
+            || HARMLESS_ENDS
+                .iter()
+                .any(|(head, ends)| head.trim_end_matches('.') == group && ends.contains(&key.as_str()));
+        if !is_harmless {
+            keys.insert(whole);
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_git() {
+        assert!(is_blob("ce013625030ba8dba906f756967f9e9ca394464a", b"hello\n"));
+        assert!(!is_blob("ce013625030ba8dba906f756967f9e9ca394464a", b"hello"));
+        assert_eq!(object_id("0123 refs/heads/x"), None);
+    }
+
+    #[test]
+    fn only_a_chain_of_true_objects_is_a_proof() {
+        let blob = hash(40, "blob", b"x").unwrap();
+        let raw =
+            |id: &str| (0..20).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect::<Vec<u8>>();
+        let inner = [b"100644 .mcp.json\0".to_vec(), raw(&blob)].concat();
+        let inner_id = hash(40, "tree", &inner).unwrap();
+        let tree = [b"40000 sub\0".to_vec(), raw(&inner_id)].concat();
+        let tree_id = hash(40, "tree", &tree).unwrap();
+        let commit = format!("tree {tree_id}\nauthor a\n\ntree 0\n").into_bytes();
+        let tip = hash(40, "commit", &commit).unwrap();
+        let show = |kind: &str, content: &[u8]| {
+            let head = format!("{} {kind} {}\n", hash(40, kind, content).unwrap(), content.len());
+            [head.as_bytes(), content, b"\n"].concat()
+        };
+        let path = "sub/.mcp.json";
+        let parts = [show("commit", &commit), show("commit", &commit), show("tree", &tree), show("tree", &inner)];
+        assert_eq!(chain(&tip, path).len(), parts.len());
+        assert!(is_proof(&parts.concat(), &tip, path, &blob));
+        assert!(!is_proof(&parts.concat(), &tip, path, &inner_id), "another blob");
+        assert!(!is_proof(&parts.concat(), &tree_id, path, &blob), "another tip");
+        assert!(!is_proof(&parts[1..].concat(), &tip, path, &blob), "a part is missing");
+        let mut forged = parts.concat();
+        let at = forged.len() - 3;
+        forged[at] ^= 1;
+        assert!(!is_proof(&forged, &tip, path, &blob), "content that is not what its id says");
+    }
+
+    #[test]
+    fn refs_that_a_command_made_are_not_trusted() {
+        let top = std::env::temp_dir().join(format!("helve-refs-{}", std::process::id()));
+        fs::create_dir_all(top.join("refs/heads/deep")).unwrap();
+        let id = |digit: &str| digit.repeat(40);
+        fs::write(top.join("packed-refs"), format!("# pack-refs\n{} refs/tags/v1\n^{}\n", id("a"), id("b"))).unwrap();
+        fs::write(top.join("refs/heads/deep/main"), format!("{}\n", id("c"))).unwrap();
+        fs::write(top.join("HEAD"), "ref: refs/heads/deep/main\n").unwrap();
+        let mut refs = Refs::default();
+        refs.update(&top, true);
+        assert_eq!(refs.trusted, [id("a"), id("b"), id("c")].into());
+        fs::write(top.join("refs/heads/evil"), id("d")).unwrap();
+        refs.update(&top, false);
+        fs::write(top.join("refs/heads/mine"), id("e")).unwrap();
+        refs.update(&top, true);
+        assert_eq!(refs.trusted, [id("a"), id("b"), id("c"), id("e")].into());
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn settings_of_git_that_run_programs_are_seen() {
+        let plain = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[remote \"origin\"]\n\turl = x\n\tfetch = +refs\n\
+                     [branch \"main\"]\n\tremote = origin\n";
+        assert!(program_keys(plain).is_empty(), "{:?}", program_keys(plain));
+        for (config, key) in [
+            ("[core]\n\tfsmonitor = ./x\n", "core.fsmonitor"),
+            ("[core] sshCommand = x", "core.sshcommand"),
+            ("[include]\npath=x", "include.path"),
+            ("[filter \"x\"]\nclean = y", "filter.clean"),
+            ("[remote \"o\"]\nuploadpack = y", "remote.uploadpack"),
+            ("[alias]\nx = !y", "alias.x"),
+        ] {
+            assert_eq!(program_keys(config).into_iter().collect::<Vec<_>>(), [key]);
+        }
+    }
+}

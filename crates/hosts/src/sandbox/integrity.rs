@@ -1,0 +1,664 @@
+//! The integrity check: what commands did to protected names that no mount could hold.
+//!
+//! Before a command runs, the protected files and folders beneath its writable roots are recorded. After it, those that are
+//! new or were replaced are moved to the quarantine folder, and the command's reply says so. While several commands run
+//! there is one record, that of the first, and each end is a check. A journal in the quarantine folder says that a command
+//! runs, so that after a kill the next start can do the check.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{Read as _, Write as _},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::BoxFuture;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use super::{
+    dir_index::DirIndex,
+    git_refs::{Refs, hex},
+    items::{self, Differences, Items},
+    placeholders,
+    protected_names::ProtectedNames,
+    quarantine::Batch,
+    settings::{IntegrityEvent, IntegrityListener, IntegrityOutcome},
+};
+
+/// An index of so many folders is updated without leaving the thread.
+const SMALL_INDEX: usize = 256;
+/// An index of fewer folders is not worth a file.
+const KEPT_INDEX: usize = 64;
+/// How often a changed index is written, but for the first time.
+const WRITE_INDEX_EVERY: Duration = Duration::from_secs(30);
+/// The most repositories beneath one root whose refs are read.
+const MAX_REPOSITORIES: usize = 32;
+/// The most files that a reply names one by one.
+const MAX_NAMED: usize = 8;
+/// A journal that cannot be read is somebody's who is just writing it, unless it is this old.
+const OLD_JOURNAL: Duration = Duration::from_secs(60);
+
+/// Runs git in the sandbox: the repository's top folder, arguments, input.
+pub(super) type Git = Arc<dyn Fn(PathBuf, Vec<String>, Vec<u8>) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
+
+/// Protected names, and where to move what commands plant under them.
+pub(super) struct Integrity {
+    names: ProtectedNames,
+    /// Names beneath a root, for placeholders that earlier versions left.
+    at_root: Vec<String>,
+    quarantine: PathBuf,
+    listener: Option<IntegrityListener>,
+    /// Of all repositories beneath all roots.
+    refs: Mutex<BTreeMap<PathBuf, Refs>>,
+    roots: Mutex<HashMap<PathBuf, Arc<AsyncMutex<State>>>>,
+}
+
+/// What is known of one root.
+#[derive(Default)]
+struct State {
+    root: PathBuf,
+    is_open: bool,
+    index: DirIndex,
+    /// The items before the commands that run now.
+    before: Items,
+    refs: BTreeMap<PathBuf, Refs>,
+    running: usize,
+    journal: Option<Journal>,
+    /// What nobody has been told yet.
+    notes: Vec<String>,
+    index_written: Option<Instant>,
+    has_told_partial: bool,
+}
+
+/// A command that runs, until the check after it.
+pub(crate) struct Check(Option<Pending>);
+
+struct Pending {
+    integrity: Arc<Integrity>,
+    states: Vec<Arc<AsyncMutex<State>>>,
+    /// Whether files are moved, or only reported.
+    is_enforced: bool,
+    git: Git,
+}
+
+impl Integrity {
+    pub(super) fn new(
+        names: ProtectedNames,
+        at_root: Vec<String>,
+        quarantine: Option<PathBuf>,
+        listener: Option<IntegrityListener>,
+    ) -> Self {
+        let quarantine = quarantine.unwrap_or_else(usual_quarantine);
+        // A link in its path would hide that it lies beneath a root.
+        let quarantine = real(&quarantine);
+        Self { names, at_root, quarantine, listener, refs: Mutex::default(), roots: Mutex::default() }
+    }
+
+    fn tell(&self, path: &Path, outcome: IntegrityOutcome) {
+        if let Some(IntegrityListener(listener)) = &self.listener {
+            listener(&IntegrityEvent { path: path.to_owned(), outcome });
+        }
+    }
+
+    /// Records the state before a command that may write to these roots.
+    pub(super) async fn begin(self: &Arc<Self>, roots: &[PathBuf], is_enforced: bool, git: Git) -> Check {
+        let mut pending = Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git };
+        if self.names.is_empty() {
+            return Check(None);
+        }
+        for root in outermost(roots) {
+            let shared = self.state(&root);
+            let mut state = shared.clone().lock_owned().await;
+            state = self.open(state, is_enforced, &pending.git).await;
+            let integrity = self.clone();
+            state = on_thread(state, move |state| {
+                if state.running == 0 {
+                    let now = state.scan(&integrity);
+                    state.record(now, &integrity);
+                    state.journal = Journal::write(&integrity.quarantine, state);
+                }
+                state.running += 1;
+            })
+            .await;
+            drop(state);
+            pending.states.push(shared);
+        }
+        Check(Some(pending))
+    }
+
+    /// Does the checks that a kill prevented, and removes placeholders that earlier versions left; what to tell the user.
+    pub(super) async fn recover(self: &Arc<Self>, roots: &[PathBuf], is_enforced: bool, git: Git) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.names.is_empty() {
+            return notes;
+        }
+        for root in outermost(roots) {
+            let state = self.state(&root).lock_owned().await;
+            let mut state = self.open(state, is_enforced, &git).await;
+            notes.append(&mut state.notes);
+        }
+        notes
+    }
+
+    fn state(&self, root: &Path) -> Arc<AsyncMutex<State>> {
+        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(AsyncMutex::new(State { root: root.to_owned(), ..State::default() }));
+        roots.entry(root.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// Prepares a root when it is used for the first time.
+    async fn open(
+        self: &Arc<Self>,
+        state: OwnedMutexGuard<State>,
+        is_enforced: bool,
+        git: &Git,
+    ) -> OwnedMutexGuard<State> {
+        if state.is_open {
+            return state;
+        }
+        let integrity = self.clone();
+        let mut state = on_thread(state, move |state| {
+            state.is_open = true;
+            placeholders::remove(&state.root, integrity.at_root.iter());
+            state.load_index(&integrity);
+            for (before, refs) in Journal::abandoned(&integrity.quarantine, &state.root) {
+                state.before = before;
+                state.refs = refs;
+                state.running = 1;
+            }
+        })
+        .await;
+        if state.running > 0 {
+            state = self.check(state, is_enforced, git).await;
+            state.running = 0;
+        }
+        state
+    }
+
+    /// The part of the state folder that lies beneath a root, if it does. Helve writes there while commands run.
+    fn own_folder(&self, root: &Path) -> Option<&Path> {
+        let own = self.quarantine.parent().unwrap_or(&self.quarantine);
+        let own = if own.starts_with(root) && own != root { own } else { self.quarantine.as_path() };
+        own.starts_with(root).then_some(own)
+    }
+
+    /// Compares with the record, and moves away what is new.
+    async fn check(
+        self: &Arc<Self>,
+        state: OwnedMutexGuard<State>,
+        is_enforced: bool,
+        git: &Git,
+    ) -> OwnedMutexGuard<State> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let integrity = self.clone();
+        let state = on_thread(state, move |state| {
+            let mut now = state.scan(&integrity);
+            let found = items::compare(&state.root, &state.before, &mut now);
+            _ = sender.send((found, now));
+        })
+        .await;
+        let Ok((found, now)) = receiver.try_recv() else { return state };
+        if found.is_empty() {
+            return state;
+        }
+        let known = self.refs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let standing = if is_enforced { state.find_standing(&found, known, git).await } else { BTreeMap::new() };
+        let integrity = self.clone();
+        on_thread(state, move |state| state.settle(&integrity, found, now, &standing, is_enforced)).await
+    }
+}
+
+impl State {
+    /// What is there now.
+    fn scan(&mut self, integrity: &Integrity) -> Items {
+        let own = integrity.own_folder(&self.root);
+        let has_changed = self.index.update(&self.root, own, &integrity.names);
+        if has_changed && self.index_written.is_none_or(|at| at.elapsed() > WRITE_INDEX_EVERY) {
+            self.store_index(integrity);
+        }
+        items::collect(&self.root, &self.index, &integrity.names, own)
+    }
+
+    /// Takes what is there for the state before the next command.
+    fn record(&mut self, mut now: Items, integrity: &Integrity) {
+        items::read_contents(&self.root, &mut now, &self.before);
+        self.before = now;
+        let repositories: Vec<PathBuf> = self.repositories();
+        self.refs.retain(|git, _| repositories.contains(git));
+        for git in repositories {
+            let refs = self.refs.entry(git.clone()).or_default();
+            if refs.update(&git, true) {
+                integrity.refs.lock().unwrap_or_else(PoisonError::into_inner).insert(git, refs.clone());
+            }
+        }
+    }
+
+    fn repositories(&self) -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> =
+            self.index.iter().filter(|(_, dir)| dir.is_repository).map(|(dir, _)| dir.join(".git")).collect();
+        all.sort_by_key(|git| git.as_os_str().len());
+        all.truncate(MAX_REPOSITORIES);
+        all.retain(|git| git.is_dir());
+        all
+    }
+
+    /// Which of the new files stand in a ref that was there before, and in which object. For a file in a new repository, which
+    /// may be a clone, the refs of all repositories count.
+    async fn find_standing(
+        &self,
+        found: &Differences,
+        known: BTreeMap<PathBuf, Refs>,
+        git: &Git,
+    ) -> BTreeMap<PathBuf, String> {
+        let tops: Vec<&PathBuf> = self.index.iter().filter(|(_, dir)| dir.is_repository).map(|(dir, _)| dir).collect();
+        let mut questions = BTreeMap::<PathBuf, Vec<(PathBuf, String, Vec<u8>)>>::new();
+        for path in found.new.iter().flat_map(|(_, files)| files).chain(&found.changed) {
+            let above = tops.iter().filter(|top| path.starts_with(top) && !path.starts_with(top.join(".git")));
+            let Some(top) = above.max_by_key(|top| top.as_os_str().len()) else { continue };
+            let relative = path.strip_prefix(top).ok().and_then(Path::to_str);
+            let link = fs::read_link(path).ok().map(|to| to.into_os_string().into_vec());
+            let (Some(relative), Some(content)) = (relative, link.or_else(|| items::read_file(path))) else { continue };
+            let own = top.join(".git");
+            let sources: Vec<&PathBuf> = match self.refs.contains_key(&own) {
+                true => vec![&own],
+                false if **top != self.root => known.keys().collect(),
+                false => Vec::new(),
+            };
+            for source in sources {
+                let question = (path.clone(), relative.to_owned(), content.clone());
+                questions.entry(source.clone()).or_default().push(question);
+            }
+        }
+        let mut standing = BTreeMap::new();
+        for (repository, files) in questions {
+            let Some((refs, top)) = self.refs.get(&repository).or(known.get(&repository)).zip(repository.parent())
+            else {
+                continue;
+            };
+            let contents: Vec<(String, Vec<u8>)> =
+                files.iter().map(|(_, at, content)| (at.clone(), content.clone())).collect();
+            let run = |args, input| git(top.to_owned(), args, input);
+            let named = refs.find(&contents, &run).await;
+            for (path, relative, content) in files {
+                // Two clones may have different files at one path.
+                let is_same = contents.iter().all(|(at, other)| *at != relative || *other == content);
+                if let Some(object) = named.get(&relative).filter(|_| is_same) {
+                    standing.insert(path, object.clone());
+                }
+            }
+        }
+        standing
+    }
+
+    /// Moves away what is new and does not stand in a ref, and writes down what to say.
+    fn settle(
+        &mut self,
+        integrity: &Integrity,
+        found: Differences,
+        mut now: Items,
+        standing: &BTreeMap<PathBuf, String>,
+        is_enforced: bool,
+    ) {
+        let mut batch = Batch::new(&integrity.quarantine);
+        let (mut moved, mut kept) = (Vec::new(), Vec::new());
+        for (top, files) in found.new {
+            kept.extend(files.iter().filter_map(|file| Some((file.clone(), standing.get(file)?))));
+            let all_stand = !files.is_empty() && files.iter().all(|file| standing.contains_key(file));
+            let some_stand = files.iter().any(|file| standing.contains_key(file));
+            let away = match (all_stand, some_stand) {
+                (true, _) => Vec::new(),
+                (_, true) => files.into_iter().filter(|file| !standing.contains_key(file)).collect(),
+                _ => vec![top],
+            };
+            for path in away {
+                if !is_enforced {
+                    self.notes.push(created(&path));
+                    integrity.tell(&path, IntegrityOutcome::Changed);
+                    continue;
+                }
+                match batch.take(&self.root, &path) {
+                    Ok(place) => {
+                        integrity.tell(&path, IntegrityOutcome::Moved(place.clone()));
+                        moved.push((path, place));
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => {
+                        integrity.tell(&path, IntegrityOutcome::Changed);
+                        self.notes.push(not_moved(&path, &error));
+                    }
+                }
+            }
+        }
+        self.notes.extend(moved_notes(&moved, &integrity.quarantine));
+        self.notes.extend(kept.iter().take(MAX_NAMED).map(|(path, object)| stays(path, object)));
+        for (path, object) in &kept {
+            integrity.tell(path, IntegrityOutcome::Stands((*object).clone()));
+        }
+        for path in found.configs.iter().map(|(path, _)| path) {
+            integrity.tell(path, IntegrityOutcome::Changed);
+        }
+        for path in &found.changed {
+            let outcome =
+                standing.get(path).map_or(IntegrityOutcome::Changed, |it| IntegrityOutcome::Stands(it.clone()));
+            integrity.tell(path, outcome);
+            self.notes.push(standing.get(path).map_or_else(|| changed(path), |object| stays(path, object)));
+        }
+        self.notes.extend(found.configs.iter().map(|(path, keys)| config(path, keys)));
+        // What has been told is not told again while other commands run.
+        now.retain(|path, _| !moved.iter().any(|(gone, _)| path.starts_with(gone)));
+        items::read_contents(&self.root, &mut now, &self.before);
+        self.before = now;
+        if self.journal.is_some() {
+            self.journal = Journal::write(&integrity.quarantine, self);
+        }
+    }
+
+    fn index_file(&self, integrity: &Integrity) -> Option<PathBuf> {
+        // What a command could write would say what the command likes.
+        if integrity.quarantine.starts_with(&self.root) || integrity.names.only_at_root() {
+            return None;
+        }
+        let text = [self.root.as_os_str().as_bytes(), b"\0", integrity.names.text().as_bytes()].concat();
+        let name = hex(&Sha256::digest(text)[..16]);
+        Some(integrity.quarantine.join("index").join(name))
+    }
+
+    fn load_index(&mut self, integrity: &Integrity) {
+        let bytes = self.index_file(integrity).and_then(|file| fs::read(file).ok());
+        if let Some(index) = bytes.and_then(|bytes| DirIndex::from_bytes(&bytes)) {
+            self.index = index;
+        }
+    }
+
+    /// Keeps the index for the next process. Without it the next process lists all folders once.
+    fn store_index(&mut self, integrity: &Integrity) {
+        self.index_written = Some(Instant::now());
+        if self.index.len() < KEPT_INDEX {
+            return;
+        }
+        if let (Some(file), Some(bytes)) = (self.index_file(integrity), self.index.to_bytes()) {
+            _ = write_private(&file, &bytes);
+        }
+    }
+}
+
+impl Check {
+    /// To be called when the command and all that it started have ended; what to tell.
+    pub(crate) async fn finish(mut self) -> Vec<String> {
+        match self.0.take() {
+            Some(pending) => pending.finish().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// To be called when nobody waits for the command any more: the check is done once it has ended, and the next command's
+    /// reply has what was found. Where that is too late, the next start does the check.
+    pub(crate) fn after(mut self, ended: impl Future<Output = ()> + Send + 'static) {
+        if let (Some(pending), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                ended.await;
+                pending.finish_silently().await;
+            });
+        }
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        // The command could not be started.
+        if let (Some(pending), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(pending.finish_silently());
+        }
+    }
+}
+
+impl Pending {
+    async fn finish(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for shared in &self.states {
+            let state = shared.clone().lock_owned().await;
+            let mut state = self.integrity.check(state, self.is_enforced, &self.git).await;
+            for (git, refs) in &mut state.refs {
+                refs.update(git, false);
+            }
+            state.running = state.running.saturating_sub(1);
+            if state.running == 0 {
+                state.journal = None;
+            }
+            if state.index.is_partial() && !state.has_told_partial {
+                let note = partial(&state.root);
+                state.notes.push(note);
+                state.has_told_partial = true;
+            }
+            notes.append(&mut state.notes);
+        }
+        notes
+    }
+
+    async fn finish_silently(self) {
+        let notes = self.finish().await;
+        if let Some(state) = self.states.first() {
+            state.lock().await.notes.extend(notes);
+        }
+    }
+}
+
+/// Does work on a state where it may take its time.
+async fn on_thread(
+    mut state: OwnedMutexGuard<State>,
+    work: impl FnOnce(&mut State) + Send + 'static,
+) -> OwnedMutexGuard<State> {
+    if (1..=SMALL_INDEX).contains(&state.index.len()) {
+        work(&mut state);
+        return state;
+    }
+    let shared = OwnedMutexGuard::mutex(&state).clone();
+    let worked = tokio::task::spawn_blocking(move || {
+        work(&mut state);
+        state
+    });
+    match worked.await {
+        Ok(state) => state,
+        Err(_) => shared.lock_owned().await,
+    }
+}
+
+/// The roots that lie in no other one.
+fn outermost(roots: &[PathBuf]) -> Vec<PathBuf> {
+    let inside = |root: &PathBuf| roots.iter().any(|other| other != root && root.starts_with(other));
+    let mut all: Vec<PathBuf> = roots.iter().filter(|root| !inside(root)).cloned().collect();
+    all.dedup();
+    all
+}
+
+/// Where files go when no setting says so.
+fn usual_quarantine() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    match variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state"))) {
+        Some(state) => state.join("helve/quarantine"),
+        None => std::env::temp_dir().join(format!("helve-{}/quarantine", rustix::process::geteuid().as_raw())),
+    }
+}
+
+/// A path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (fs::canonicalize(above), path.strip_prefix(above)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
+}
+
+fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(dir) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    let aside = file.with_extension(format!("{}.tmp", std::process::id()));
+    let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    open.write_all(bytes)?;
+    fs::rename(aside, file)
+}
+
+/// A file that says that commands run, and what was there before them. Its writer holds a lock on it.
+struct Journal {
+    path: PathBuf,
+    _lock: File,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JournalContent {
+    root: Vec<u8>,
+    items: Vec<(Vec<u8>, items::Item)>,
+    refs: Vec<(Vec<u8>, Refs)>,
+}
+
+impl Journal {
+    fn write(quarantine: &Path, state: &State) -> Option<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let content = JournalContent {
+            root: bytes(&state.root),
+            items: state.before.iter().map(|(path, item)| (bytes(path), item.clone())).collect(),
+            refs: state.refs.iter().map(|(path, refs)| (bytes(path), refs.clone())).collect(),
+        };
+        let content = postcard::to_allocvec(&content).ok()?;
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let path = quarantine.join("running").join(format!("{}-{number}", std::process::id()));
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let mut lock = match open() {
+            Err(_) => {
+                DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
+                open().ok()?
+            }
+            Ok(file) => file,
+        };
+        flock(&lock, FlockOperation::LockExclusive).ok()?;
+        lock.write_all(&content).ok()?;
+        Some(Self { path, _lock: lock })
+    }
+
+    /// The records of commands on this root whose engine was killed, the latest first: the last one to be used is the
+    /// earliest.
+    fn abandoned(quarantine: &Path, root: &Path) -> Vec<(Items, BTreeMap<PathBuf, Refs>)> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(quarantine.join("running")).into_iter().flatten().flatten() {
+            let Ok(mut file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(entry.path()) else {
+                continue;
+            };
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            let written = file.metadata().and_then(|about| about.modified());
+            let (Ok(_), Ok(written)) = (file.read_to_end(&mut bytes), written) else { continue };
+            let Ok(content) = postcard::from_bytes::<JournalContent>(&bytes) else {
+                if written.elapsed().is_ok_and(|age| age > OLD_JOURNAL) {
+                    _ = fs::remove_file(entry.path());
+                }
+                continue;
+            };
+            if content.root != root.as_os_str().as_bytes() {
+                continue;
+            }
+            let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
+            let items = content.items.into_iter().map(|(at, item)| (path(at), item)).collect();
+            let refs = content.refs.into_iter().map(|(at, refs)| (path(at), refs)).collect();
+            _ = fs::remove_file(entry.path());
+            found.push((written, (items, refs)));
+        }
+        found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
+        found.into_iter().map(|(_, record)| record).collect()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+const WHY: &str = "programs and agents obey a file of that name without asking";
+
+fn moved_notes(moved: &[(PathBuf, PathBuf)], quarantine: &Path) -> Vec<String> {
+    let one = |(path, place): &(PathBuf, PathBuf)| {
+        format!(
+            "{} is protected and was created while commands ran. It was moved to {}, because {WHY}. Ask the user to look \
+             at it and to put it in place",
+            path.display(),
+            place.display()
+        )
+    };
+    let mut notes: Vec<String> = moved.iter().take(MAX_NAMED).map(one).collect();
+    if moved.len() > MAX_NAMED {
+        let place = moved.first().and_then(|(_, place)| place.parent()).unwrap_or(quarantine);
+        notes.push(format!(
+            "{} more protected files were created while commands ran and were moved to {}; origins.txt there lists them",
+            moved.len() - MAX_NAMED,
+            place.display()
+        ));
+    }
+    notes
+}
+
+fn stays(path: &Path, object: &str) -> String {
+    format!(
+        "{} is protected and was written while commands ran. It stays, because the same content stands in commit {:.12}, \
+         which was there before. Tell the user: {WHY}",
+        path.display(),
+        object
+    )
+}
+
+fn changed(path: &Path) -> String {
+    format!(
+        "{} is protected, but was changed while this command ran; the kernel could not prevent that here. Show the user \
+         what changed before anything uses it",
+        path.display()
+    )
+}
+
+fn created(path: &Path) -> String {
+    format!(
+        "{} is protected, but was created while this command ran, outside of a sandbox. Show it to the user before anything \
+         uses it",
+        path.display()
+    )
+}
+
+fn not_moved(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "{} is protected and was created while commands ran. It could not be moved away ({error}). Tell the user to remove \
+         it: {WHY}",
+        path.display()
+    )
+}
+
+fn config(path: &Path, keys: &[String]) -> String {
+    format!(
+        "{} was written while commands ran and has settings that can make git run programs ({}). Show it to the user before \
+         git is used there",
+        path.display(),
+        keys.join(", ")
+    )
+}
+
+fn partial(root: &Path) -> String {
+    format!(
+        "{} has more folders than are checked after a command; new protected files in the deepest ones are not noticed",
+        root.display()
+    )
+}

@@ -1,0 +1,128 @@
+//! Which names are protected, and where.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use helve_contract::Glob;
+
+/// The protected names of a sandbox, ready to be compared with names on disk: in NFC, without case.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProtectedNames {
+    /// One-part names, protected in every folder.
+    anywhere: Vec<String>,
+    /// One-part names, protected in the root.
+    at_root: Vec<String>,
+    /// Paths of several parts, beneath the root.
+    pub(super) places: Vec<PathBuf>,
+    /// Names inside of `.git`, in every repository.
+    pub(super) in_any_repository: Vec<String>,
+    /// Names inside of `.git`, in the repository at the root.
+    pub(super) in_root_repository: Vec<String>,
+    /// Names that matter in the user's home alone.
+    pub(super) at_home: Vec<PathBuf>,
+    /// The user's home.
+    pub(super) home: PathBuf,
+}
+
+impl ProtectedNames {
+    pub(super) fn new(at_root: &[String], anywhere: &[String], at_home: &[String], home: PathBuf) -> Self {
+        let mut names = Self { at_home: at_home.iter().map(PathBuf::from).collect(), home, ..Self::default() };
+        for name in anywhere {
+            match name.strip_prefix(".git/") {
+                Some(inside) => names.in_any_repository.push(inside.to_owned()),
+                None if name.contains('/') => names.places.push(name.into()),
+                None => names.anywhere.push(fold(name)),
+            }
+        }
+        for name in at_root {
+            match name.strip_prefix(".git/") {
+                Some(inside) => names.in_root_repository.push(inside.to_owned()),
+                None if name.contains('/') => names.places.push(name.into()),
+                None => names.at_root.push(fold(name)),
+            }
+        }
+        names
+    }
+
+    /// Whether nothing is protected in deeper folders, so that they need not be looked at.
+    pub(super) fn only_at_root(&self) -> bool {
+        self.anywhere.is_empty() && self.in_any_repository.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.only_at_root() && self.at_root.is_empty() && self.places.is_empty() && self.in_root_repository.is_empty()
+    }
+
+    /// Whether an entry of a folder is protected by its name.
+    pub(super) fn is_protected(&self, name: &OsStr, is_root: bool) -> bool {
+        let name = name.to_string_lossy();
+        let is = |list: &[String]| list.iter().any(|it| is_same(it, &name));
+        is(&self.anywhere) || is_root && is(&self.at_root)
+    }
+
+    /// Whether an entry of a folder makes it a repository.
+    pub(super) fn is_repository(&self, name: &OsStr) -> bool {
+        (!self.in_any_repository.is_empty() || !self.in_root_repository.is_empty())
+            && is_same(".git", &name.to_string_lossy())
+    }
+
+    /// The names inside of the `.git` of a folder.
+    pub(super) fn in_repository(&self, is_root: bool) -> impl Iterator<Item = &String> {
+        let at_root = self.in_root_repository.iter().filter(move |it| is_root && !self.in_any_repository.contains(it));
+        self.in_any_repository.iter().chain(at_root)
+    }
+
+    /// Identifies these names, for an index that was made with them.
+    pub(super) fn text(&self) -> String {
+        format!("{:?}", (&self.anywhere, &self.at_root, &self.in_any_repository, &self.in_root_repository))
+    }
+}
+
+/// Whether a name on disk is a protected one, which is folded already.
+fn is_same(protected: &str, name: &str) -> bool {
+    if name.is_ascii() {
+        let short = name.trim_end_matches(['.', ' ']);
+        return protected.eq_ignore_ascii_case(if short.is_empty() { name } else { short });
+    }
+    protected == fold(name)
+}
+
+/// The form in which path rules compare names.
+fn fold(name: &str) -> String {
+    let text = Glob::new(name).text();
+    text.strip_prefix("**/").map_or(text.clone(), str::to_owned)
+}
+
+/// Whether a path is a place, or lies in it.
+pub(super) fn is_within(path: &Path, place: Option<&Path>) -> bool {
+    place.is_some_and(|place| path.starts_with(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_as_path_rules_do() {
+        let names = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let rules = ProtectedNames::new(
+            &names(&["dist", ".git/config", "a/b"]),
+            &names(&[".mcp.json", ".git/hooks"]),
+            &names(&[".bashrc"]),
+            "/home/me".into(),
+        );
+        for name in [".mcp.json", ".MCP.Json", ".mcp.json. .", ".mcp.j\u{17f}on"] {
+            assert!(rules.is_protected(OsStr::new(name), false), "{name}");
+        }
+        for name in ["mcp.json", ".mcp.json5", "dist", ".bashrc", "b"] {
+            assert!(!rules.is_protected(OsStr::new(name), false), "{name}");
+        }
+        assert!(rules.is_protected(OsStr::new("Dist"), true));
+        assert!(rules.is_repository(OsStr::new(".GIT")));
+        assert_eq!(rules.in_repository(true).collect::<Vec<_>>(), ["hooks", "config"]);
+        assert_eq!(rules.in_repository(false).collect::<Vec<_>>(), ["hooks"]);
+        assert!(!rules.only_at_root());
+    }
+}
