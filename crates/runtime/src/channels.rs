@@ -41,6 +41,9 @@ fn outlets(settings: &Settings) -> Result<Option<Outlets>> {
     // Where nobody looks on, standard output is read by a program that wants something else from it.
     let free = if stdout().is_terminal() { Stdout::Free } else { Stdout::Taken };
     let outlets = Outlets::open(channels, free, |name| std::env::var(name).ok())?;
+    for left in outlets.left_out() {
+        remark!("helve: the channel {} is left out: {}", left.name, left.why);
+    }
     match &settings.config.home_channel {
         Some(home) => outlets.with_home(home).map(Some),
         None => Ok(Some(outlets)),

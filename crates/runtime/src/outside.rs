@@ -95,9 +95,8 @@ fn tell(servers: &Servers, wanted: &Wanted<'_>) {
 
 fn is_wanted(server: &str, dialect: &Dialect, wanted: &Wanted<'_>) -> bool {
     let Wanted::For(tool) = wanted else { return true };
-    let clean: String = server.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
     !dialect.tools.iter().any(|entry| entry.spec.answers_to(tool))
-        && (tool.contains("McpResource") || tool.starts_with(&format!("mcp__{clean}__")))
+        && (tool.contains("McpResource") || client::is_tool_of(server, tool))
 }
 
 /// Keeps an engine's tools from outside in step with the servers: they may come late, and change what they offer. A

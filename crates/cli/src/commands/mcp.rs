@@ -66,7 +66,7 @@ impl Args {
             remark!("helve: {text}");
         }
         let dialect = super::dialect(&settings)?;
-        let approver = Arc::new(ElicitApprover::default());
+        let approver = Arc::new(ElicitApprover::new().timeout(settings.config.approval.patience_secs.duration()));
         let runtime = setup::runtime()?;
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let opened = client_session(&bench, state::random_id()?, &approver, None)?;

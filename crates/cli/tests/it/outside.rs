@@ -45,6 +45,50 @@ fn a_server_brings_its_tools() {
     assert_eq!(lines[1]["is_error"], true);
 }
 
+/// A server called `my-own`, with further settings before it.
+fn hyphenated_server(before: &str) -> Desk {
+    let desk = Desk::new();
+    let work = desk.path("work").display().to_string();
+    let args = format!("[\"mcp\", \"--dialect\", \"preset\", \"--workspace\", {work:?}]");
+    let server = format!("{before}\n[mcp.servers.my-own]\ncommand = {OWN:?}\nargs = {args}\n");
+    desk.put("work/a.txt", "hello\n").put("home/.config/helve/helve.toml", &server);
+    desk
+}
+
+#[test]
+fn a_server_keeps_its_hyphens_and_is_called_in_either_spelling() {
+    let desk = hyphenated_server("");
+    for name in ["mcp__my-own__read", "mcp__my_own__read"] {
+        let ran = desk.run(&["call", name, r#"{"path":"a.txt"}"#]);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.err);
+        assert!(ran.out.contains("hello"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn a_deny_rule_holds_in_either_spelling() {
+    for rule in ["mcp__my-own__read", "mcp__my_own__read", "mcp__my-own", "mcp__my-own__*"] {
+        let desk = hyphenated_server(&format!("[approval]\ndeny = [\"{rule}\"]"));
+        for name in ["mcp__my-own__read", "mcp__my_own__read"] {
+            let ran = desk.run(&["call", name, r#"{"path":"a.txt"}"#]);
+            assert_ne!(ran.code, 0, "{rule} {name}: {}", ran.out);
+            assert!(!ran.out.contains("hello"), "{rule} {name}: {}", ran.out);
+        }
+    }
+}
+
+#[test]
+fn a_channel_without_its_secret_leaves_the_others() {
+    let desk = desk(
+        "[channels.hook]\nkind = \"webhook\"\nurl = \"https://hooks.example.org/in\"\nsecret_env = \"NO_SUCH_SECRET\"\n\
+         allow = [\"*\"]\n[channels.log]\nto = \"stderr\"\nallow = [\"*\"]\n",
+    );
+    let ran = desk.run(&["call", "message", r#"{"to":"log:me","content":"still here"}"#, "--dialect", "solo"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("still here"), "{}", ran.err);
+    assert!(ran.err.contains("helve: the channel hook is left out: the variable NO_SUCH_SECRET"), "{}", ran.err);
+}
+
 #[test]
 fn a_tool_of_our_own_does_not_wait_for_servers() {
     let desk = desk("[mcp.servers.never]\ncommand = \"sleep\"\nargs = [\"1000\"]\n");

@@ -189,7 +189,7 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
 
 /// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
 fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
-    let approver = Arc::new(ElicitApprover::or(board.clone()));
+    let approver = Arc::new(ElicitApprover::or(board.clone()).timeout(bench.patience()));
     let opened = mcp::client_session(bench, format!("mcp-{}", state::random_id()?), &approver, Some(board.clone()))?;
     let settings = bench.settings();
     let options = Options {
