@@ -21,8 +21,9 @@ use crate::{
 const MOST: usize = 64;
 /// How many run side by side.
 const SIDE_BY_SIDE: usize = 10;
-/// Characters of a result that a model is shown; a dialect may allow more than any window holds.
-const SHOWN: usize = 100_000;
+/// Characters of a result that a model is shown; a dialect may allow more than any window holds. It is more than the
+/// limit of any command, so that no output of a command is cut twice.
+const SHOWN: usize = 120_000;
 /// What a call says that had not begun when the user spoke.
 const SKIPPED: &str = "Skipped due to user interrupt.";
 
@@ -85,7 +86,7 @@ impl Turn<'_> {
     fn refuse(&self, calls: Vec<Use>, words: &str) -> Vec<Ran> {
         let refused = calls.into_iter().map(|call| {
             self.announce(&call);
-            let ran = Ran { call, reply: Reply::failed(words), took: Duration::ZERO };
+            let ran = Ran { call, reply: self.agent.engine.failed(words), took: Duration::ZERO };
             self.report(&ran);
             ran
         });
@@ -139,12 +140,16 @@ impl Turn<'_> {
                 changes: entry.is_none_or(|it| !it.spec.effects.is_read_only()),
                 took,
             };
-            match self.circles.judge(&done) {
+            let verdict = self.circles.judge(&done);
+            reply.text = middle_out(&reply.text, SHOWN);
+            if let Some(notes) = reply.notes_text() {
+                reply.text.push_str(&format!("\n{notes}"));
+            }
+            match verdict {
                 Verdict::Fine => {}
                 Verdict::Warn(words) => reply.text.push_str(&format!("\n\n[{words}]")),
                 Verdict::Stop(words) => stop = stop.or(Some(words)),
             }
-            reply.text = middle_out(&reply.text, SHOWN);
             let from = format!("{} {}", call.name, call.id);
             parts.push(Part::ToolResult {
                 tool_call_id: call.id,

@@ -6,6 +6,7 @@ mod call;
 mod effects;
 mod entry;
 mod error;
+mod invisible;
 pub mod json;
 mod mime;
 mod names;
@@ -19,11 +20,13 @@ mod taint;
 mod tool;
 #[cfg(any(test, fuzzing))]
 pub mod trials;
+mod truncate;
 
 pub use call::{Call, Errand, Ports, Progress, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
 pub use entry::{Entry, FunctionDecl, Run, Spec};
 pub use error::{Error, FileFault, Problem, Result};
+pub use invisible::{Invisible, invisible, joins};
 pub use mime::sniff_mime;
 pub use names::{PatternPurpose, fold_name, name_matches, underscored};
 pub use nearest::nearest;
@@ -31,8 +34,9 @@ pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePa
 pub use patience::{is_patient, patiently};
 pub use ports::{Port, PortSet};
 pub use profile::Profile;
-pub use reply::{Cut, Form, Keep, Media, Refusal, Reply};
+pub use reply::{Cut, Form, Keep, Media, Refusal, Reply, SavedText};
 pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
+pub use truncate::{Limit, SizeUnit, Truncated, TruncatedBy, count_lines, format_size, truncate_head, truncate_tail};
 pub use {async_trait::async_trait, jiff, schemars, serde, serde_json};

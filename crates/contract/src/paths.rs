@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::{Error, Result};
+use crate::{Error, Invisible, Result, invisible, joins};
 
 /// How a dialect's model writes paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -658,22 +658,20 @@ fn show(path: &Path) -> String {
         return text.to_owned();
     }
     let mut shown = String::new();
+    let mut before = ' ';
     for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
         for it in chunk.valid().chars() {
-            match it {
-                it if it.is_control() => shown.push_str(&format!("\\x{:02x}", it as u32)),
-                it if is_sneaky(it) => shown.extend(it.escape_unicode()),
-                it => shown.push(it),
+            match (it, invisible(it)) {
+                (it, _) if it.is_control() => shown.push_str(&format!("\\x{:02x}", it as u32)),
+                (it, None) => shown.push(it),
+                (it, Some(Invisible::Joiner)) if joins(before) => shown.push(it),
+                (it, Some(_)) => shown.extend(it.escape_unicode()),
             }
+            before = it;
         }
         chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
     }
     shown
-}
-
-/// Characters that are not seen but change how the rest is read.
-fn is_sneaky(it: char) -> bool {
-    matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -2,13 +2,20 @@
 
 use serde_json::Value;
 
-use crate::{Error, Origin};
+use crate::{Error, Limit, Origin, count_lines};
 
 /// What the model gets back. The engine bounds it before it leaves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// The words.
+    /// The words. The engine truncates them to a limit.
     pub text: String,
+    /// Text directly before `text` that is never truncated: an exit code, a status.
+    pub before: String,
+    /// Lines after `text` that are never truncated: totals, how a command ended, how to go on.
+    pub after: String,
+    /// How much of `text`, or of each string in JSON data, this call asked for. Without it the dialect's limit holds. A
+    /// tool that sets it hands over the whole text, so that the file with the full output is complete.
+    pub limit: Option<Limit>,
     /// The same as data, where the tool has a shape for it.
     pub data: Option<Value>,
     /// Pictures and the like.
@@ -23,6 +30,8 @@ pub struct Reply {
     pub form: Form,
     /// Name of the file that holds the whole output, when the text was cut. A tool that wrote one itself sets it.
     pub spill: Option<String>,
+    /// A text that the engine saves to a file beside the reply, which then names the file.
+    pub saved: Option<SavedText>,
     /// What was left out, once something was.
     pub cut: Option<Cut>,
     /// The sandbox that held the call, as one short word ("L3"), where a program ran.
@@ -33,6 +42,10 @@ pub struct Reply {
     pub refusal: Option<Refusal>,
     /// Remarks about the call itself: a mended argument, an unknown field that was ignored. For events and callers.
     pub notes: Vec<String>,
+    /// What the model must know about its own arguments: a parameter that was ignored, renamed or guessed. The engine
+    /// moves them into a field `notes` where the reply is a JSON object; otherwise whoever sends the reply adds
+    /// [`Reply::notes_text`] after it.
+    pub model_notes: Vec<String>,
 }
 
 /// Why the gate refused a call.
@@ -75,6 +88,23 @@ pub struct Cut {
     pub lines: u64,
 }
 
+/// A text that is too long for the reply, such as one long line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedText {
+    /// What it is, in a few words. The reply says `[what: file]`.
+    pub what: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Cut {
+    /// The measures of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self { bytes: text.len() as u64, lines: count_lines(text) as u64 }
+    }
+}
+
 /// A picture or another binary part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
@@ -91,11 +121,37 @@ impl Reply {
         Self { text: data.to_string(), data: Some(data), form: Form::Json, ..Self::default() }
     }
 
+    /// The whole text as a model reads it: what stands before it, the text, and the lines after it.
+    #[must_use]
+    pub fn full_text(&self) -> String {
+        let mut text = format!("{}{}", self.before, self.text);
+        push_line(&mut text, &self.after);
+        text
+    }
+
+    /// The notes for the model, one per line; `None` when there are none.
+    #[must_use]
+    pub fn notes_text(&self) -> Option<String> {
+        let lines: Vec<String> = self.model_notes.iter().map(|note| format!("[Note: {note}]")).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
     /// A failure, in words for the model.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
+}
+
+/// Appends a text that starts on a line of its own.
+pub(crate) fn push_line(text: &mut String, line: &str) {
+    if line.is_empty() {
+        return;
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
 }
 
 impl From<String> for Reply {

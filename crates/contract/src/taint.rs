@@ -72,8 +72,20 @@ impl Fence {
     /// A text between the marks, as what it is: its words are nobody's orders.
     #[must_use]
     pub fn around(&self, text: &str) -> String {
+        format!("{}\n{}\n{}", self.opening(), text.trim_end(), self.closing())
+    }
+
+    /// The line before the text: where it is from, and the mark that ends it.
+    #[must_use]
+    pub fn opening(&self) -> String {
         let Self { origin, mark } = self;
-        format!("{HEAD}{origin}{MIDDLE} It ends at {mark}]\n{}\n[{mark}]", text.trim_end())
+        format!("{HEAD}{origin}{MIDDLE} It ends at {mark}]")
+    }
+
+    /// The line after the text.
+    #[must_use]
+    pub fn closing(&self) -> String {
+        format!("[{}]", self.mark)
     }
 
     /// The same for a field of data, which needs no end.

@@ -54,17 +54,20 @@ pub fn claude() -> Dialect {
         default_role: None,
         reading: Reading::Absolute,
         limits: Limits {
-            general: Limit { bytes: 1 << 20, lines: usize::MAX },
-            by_tool: &[
-                // The reader cuts the page at 1 MiB; its numbers and where to go on come on top.
-                ("FileRead", Limit { bytes: 4 << 20, lines: usize::MAX }),
-                ("Bash", Limit { bytes: 30_000, lines: usize::MAX }),
-                // As much as ripgrep says, up to what the engine lets through; head_limit is the model's to choose.
-                ("Grep", Limit { bytes: 4 << 20, lines: usize::MAX }),
-                ("TaskOutput", Limit { bytes: 30_000, lines: usize::MAX }),
-            ],
+            general: Limit::bytes(1 << 20),
+            by_tool: const {
+                &[
+                    // The reader cuts the page at 1 MiB; its numbers and where to go on come on top.
+                    ("FileRead", Limit::bytes(4 << 20)),
+                    ("Bash", Limit::bytes(30_000)),
+                    // As much as ripgrep says, up to what the engine lets through; head_limit is the model's to choose.
+                    ("Grep", Limit::bytes(4 << 20)),
+                    ("TaskOutput", Limit::bytes(30_000)),
+                ]
+            },
+            paged: &["FileRead"],
         },
-        words: Words { error, notice, cancelled: "Error: cancelled" },
+        words: Words { error, error_prefix: "Error: ", notice, cancelled: "cancelled" },
         mode: Mode::Default,
     }
 }
@@ -91,13 +94,13 @@ fn error(_: &str, error: &Error) -> Reply {
         }
         error => words::told(error),
     };
-    Reply::failed(format!("Error: {text}"))
+    Reply::failed(text)
 }
 
 fn notice(notice: &Notice) -> String {
     let end = if notice.keep == Keep::Head { "first" } else { "last" };
     let shown =
-        format!("the {end} {} of {} bytes", words::thousands(notice.kept.0 as u64), words::thousands(notice.cut.bytes));
+        format!("the {end} {} of {} bytes", words::thousands(notice.kept as u64), words::thousands(notice.cut.bytes));
     match &notice.file {
         Some(file) => format!("[Output truncated: {shown} shown. Full output saved to: {}]", file.display()),
         None => format!("[Output truncated: {shown} shown.]"),

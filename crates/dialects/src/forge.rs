@@ -72,8 +72,8 @@ pub fn forge() -> Dialect {
         roles: ROLES,
         default_role: None,
         reading: Reading::Absolute,
-        limits: Limits { general: Limit { bytes: 1 << 20, lines: usize::MAX }, by_tool: &[] },
-        words: Words { error, notice, cancelled: "cancelled" },
+        limits: Limits { general: Limit::bytes(1 << 20), by_tool: &[], paged: &[] },
+        words: Words { error, error_prefix: "", notice, cancelled: "cancelled" },
         mode: Mode::Open,
     }
 }
@@ -110,7 +110,7 @@ fn error(_: &str, error: &Error) -> Reply {
 
 fn notice(notice: &Notice) -> String {
     let file = notice.file.as_ref().map(|file| format!("; the whole is in {}", file.display())).unwrap_or_default();
-    format!("[{} of {} bytes shown{file}]", notice.kept.0, notice.cut.bytes)
+    format!("[{} of {} bytes shown{file}]", notice.kept, notice.cut.bytes)
 }
 
 /// Read a file. Returns {content, totalLines}.

@@ -76,14 +76,12 @@ pub fn oxydra() -> Dialect {
         default_role: None,
         reading: Reading::Virtual,
         limits: Limits {
-            general: Limit { bytes: 16_384, lines: usize::MAX },
+            general: Limit::bytes(USUAL),
             // These have limits of their own in characters, which must fit in any script.
-            by_tool: &[
-                ("scratchpad_read", Limit { bytes: 1 << 16, lines: usize::MAX }),
-                ("schedule_run_output", Limit { bytes: 1 << 16, lines: usize::MAX }),
-            ],
+            by_tool: const { &[("scratchpad_read", Limit::bytes(1 << 16)), ("schedule_run_output", Limit::bytes(1 << 16))] },
+            paged: &["scratchpad_read", "schedule_run_output"],
         },
-        words: Words { error, notice, cancelled: "Tool execution failed: cancelled" },
+        words: Words { error, error_prefix: "Tool execution failed: ", notice, cancelled: "cancelled" },
         mode: Mode::Default,
     }
 }
@@ -107,7 +105,7 @@ fn error(_: &str, error: &Error) -> Reply {
         }
         error => words::told(error),
     };
-    Reply::failed(format!("Tool execution failed: {text}"))
+    Reply::failed(text)
 }
 
 fn problem(problem: &Problem) -> String {
@@ -240,11 +238,7 @@ fn deleted(out: fs::Deleted) -> String {
 }
 
 fn ran(out: shell::RunOut) -> Reply {
-    let mut reply = out.text_or_error();
-    if reply.is_error {
-        reply.text.insert_str(0, "Tool execution failed: ");
-    }
-    reply
+    out.text_or_error()
 }
 
 impl From<ShellExec> for shell::Run {
@@ -254,8 +248,10 @@ impl From<ShellExec> for shell::Run {
     }
 }
 
-/// How much of a file is taken before the reply is cut: enough to see that it is cut.
-const TAKEN: usize = 65_536;
+/// How much of an answer is shown, unless a setting says otherwise.
+const USUAL: usize = 16_384;
+/// How much of a file is taken before the reply is truncated: as much as the setting for replies allows.
+const TAKEN: usize = 1 << 20;
 
 impl From<FileRead> for fs::Read {
     fn from(FileRead { path }: FileRead) -> Self {
@@ -266,8 +262,9 @@ impl From<FileRead> for fs::Read {
 /// The text as it is in the file. What does not fit is told by the size of the whole.
 fn content(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
-        Ok(page) if page.cut.is_some() || page.size > TAKEN as u64 => {
-            let cut = Some(Cut { bytes: page.size, lines: page.total.count() });
+        Ok(page) if page.cut.is_some() || page.size > USUAL as u64 => {
+            let is_part = page.cut.is_some() || page.size > TAKEN as u64;
+            let cut = is_part.then(|| Cut { bytes: page.size, lines: page.total.count() });
             // The whole is the file itself.
             Reply { cut, spill: Some(page.path.clone()), ..page.exact().into() }
         }

@@ -6,7 +6,7 @@ mod syntax;
 
 use std::time::Duration;
 
-use helve_contract::{Error, Keep, Problem, Reading, Reply};
+use helve_contract::{Error, Keep, Problem, Reading, Reply, TruncatedBy, format_size};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -42,11 +42,12 @@ pub fn preset() -> Dialect {
         default_role: Some("coding"),
         reading: Reading::Relative,
         limits: Limits {
-            general: Limit { bytes: 51_200, lines: 2000 },
+            general: Limit::bytes(51_200).lines(2000),
             // A page is cut by its reader, at a line, and says where to go on; that must not be cut off again.
-            by_tool: &[("read", Limit { bytes: 204_800, lines: 2010 })],
+            by_tool: const { &[("read", Limit::bytes(204_800).lines(2010))] },
+            paged: &["read"],
         },
-        words: Words { error, notice, cancelled: "Skipped due to user interrupt." },
+        words: Words { error, error_prefix: "", notice, cancelled: "Skipped due to user interrupt." },
         mode: Mode::Open,
     }
 }
@@ -69,14 +70,13 @@ fn problem(problem: &Problem) -> String {
 }
 
 fn notice(notice: &Notice) -> String {
-    let limit = if notice.kept.1 >= notice.limit.lines {
-        format!("{} lines", notice.limit.lines)
-    } else {
-        words::size(notice.limit.bytes)
+    let limit = match notice.by {
+        Some(TruncatedBy::Lines) => format!("{} lines", notice.limit.lines),
+        _ => format_size(notice.limit.size as u64),
     };
     match &notice.file {
         Some(file) => format!("[Output truncated at {limit}. Full output saved to: {}]", file.display()),
-        None => format!("[Output truncated at {limit}. The whole has {}]", words::size(notice.cut.bytes as usize)),
+        None => format!("[Output truncated at {limit}. The whole has {}]", format_size(notice.cut.bytes)),
     }
 }
 
@@ -232,11 +232,10 @@ impl From<Read> for fs::Read {
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
         Ok(page) => {
-            let cut = page.next().is_some();
-            let text = words::plain_page(&page, |line| format!("offset={line}"));
             // The seed wants the size of the whole beside the lines.
-            let size = words::size(usize::try_from(page.size).unwrap_or(usize::MAX));
-            if cut { format!("{text}\n[the whole file has {size}]").into() } else { text.into() }
+            let size = page.next().map(|_| format!("[the whole file has {}]", format_size(page.size)));
+            let text = words::plain_page(&page, |line| format!("offset={line}"));
+            Reply { saved: page.saved(), after: size.unwrap_or_default(), ..text.into() }
         }
         Err(reply) => *reply,
     }

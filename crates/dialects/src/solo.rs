@@ -7,7 +7,7 @@ mod sessions;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helve_contract::{Error, Keep, Reading, Reply};
+use helve_contract::{Error, Keep, Reading, Reply, SizeUnit};
 use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
@@ -51,15 +51,18 @@ pub fn solo() -> Dialect {
         default_role: Some("main"),
         reading: Reading::Relative,
         limits: Limits {
-            general: Limit { bytes: 51_200, lines: usize::MAX },
-            by_tool: &[
-                // The reader cuts the page; its numbers and where to go on come on top.
-                ("read", Limit { bytes: 4 << 20, lines: usize::MAX }),
-                ("exec", Limit { bytes: 100_000, lines: usize::MAX }),
-                ("process", Limit { bytes: 10_000, lines: usize::MAX }),
-            ],
+            general: Limit::bytes(51_200),
+            by_tool: const {
+                &[
+                    // The reader cuts the page; its numbers and where to go on come on top.
+                    ("read", Limit::bytes(4 << 20)),
+                    ("exec", Limit::chars(100_000)),
+                    ("process", Limit::chars(10_000)),
+                ]
+            },
+            paged: &["read"],
         },
-        words: Words { error, notice, cancelled: "Cancelled" },
+        words: Words { error, error_prefix: "", notice, cancelled: "Cancelled" },
         mode: Mode::Open,
     }
 }
@@ -72,7 +75,10 @@ fn error(tool: &str, error: &Error) -> Reply {
 }
 
 fn notice(notice: &Notice) -> String {
-    let whole = format!("{} of {} bytes", notice.kept.0, notice.cut.bytes);
+    let whole = match notice.limit.unit {
+        SizeUnit::Bytes => format!("{} of {} bytes", notice.kept, notice.cut.bytes),
+        SizeUnit::Chars => format!("{} characters of {} bytes", notice.kept, notice.cut.bytes),
+    };
     match &notice.file {
         Some(file) => format!("[output truncated: {whole} shown; the whole is in {}]", file.display()),
         None => format!("[output truncated: {whole} shown]"),
@@ -243,7 +249,7 @@ impl From<Read> for fs::Read {
 
 fn read(out: fs::ReadOut) -> Reply {
     match words::page_or_reply(out, |page| format!("pages from {page}; this tool shows the first 20")) {
-        Ok(page) => page.numbered(|line| format!("offset={}", line - 1)).into(),
+        Ok(page) => Reply { saved: page.saved(), ..page.numbered(|line| format!("offset={}", line - 1)).into() },
         Err(reply) => *reply,
     }
 }

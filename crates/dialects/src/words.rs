@@ -35,19 +35,6 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-/// A size as people say it: `50KB`, `1.5MB`.
-pub(crate) fn size(bytes: usize) -> String {
-    let tenths = |unit: usize| {
-        let tenths = bytes * 10 / unit;
-        if tenths.is_multiple_of(10) { format!("{}", tenths / 10) } else { format!("{}.{}", tenths / 10, tenths % 10) }
-    };
-    match bytes {
-        0..1024 => format!("{bytes}B"),
-        1024..1_048_576 => format!("{}KB", tenths(1024)),
-        _ => format!("{}MB", tenths(1_048_576)),
-    }
-}
-
 /// A page of text, or the answer for everything that is not text: a picture, a notebook, pages of a PDF.
 pub(crate) fn page_or_reply(out: fs::ReadOut, more_pages: fn(u32) -> String) -> Result<fs::Page, Box<Reply>> {
     match out {
@@ -84,8 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_sizes_for_people() {
+    fn thousands_stand_apart() {
         assert_eq!([7, 142_857, 1_000_000].map(thousands), ["7", "142,857", "1,000,000"]);
-        assert_eq!([999, 51_200, 1_572_864].map(size), ["999B", "50KB", "1.5MB"]);
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    Dialect, Engine, Events, ExternalRow, Gate, NotOffered, Role, Scrub, Spill, strangers::Strangers, table::Table,
-    validate::Schema,
+    Dialect, Engine, Events, ExternalRow, Gate, LimitSettings, NotOffered, Role, Scrub, Spill, strangers::Strangers,
+    table::Table, validate::Schema,
 };
 
 /// A tool of an engine, with what is worked out once.
@@ -27,6 +27,7 @@ pub struct Builder {
     gate: Option<Gate>,
     events: Events,
     spill: Option<Spill>,
+    limits: LimitSettings,
     scrub: Scrub,
     strangers: Strangers,
     commands: Commands,
@@ -93,6 +94,7 @@ impl Builder {
             gate: None,
             events: Events::none(),
             spill: None,
+            limits: LimitSettings::default(),
             scrub: Scrub::standard(),
             strangers: Strangers::default(),
             commands: Commands::default(),
@@ -160,6 +162,12 @@ impl Builder {
         self
     }
 
+    /// Output limits in place of the dialect's. No limit is larger than 4 MiB.
+    pub fn limits(mut self, limits: LimitSettings) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// What is taken for a secret.
     pub fn scrub(mut self, scrub: Scrub) -> Self {
         self.scrub = scrub;
@@ -210,6 +218,7 @@ impl Builder {
             table: watch::Sender::new(Arc::new(table)),
             events: self.events,
             spill: self.spill,
+            limits: self.limits,
             scrub: self.scrub,
             strangers: self.strangers,
             commands: self.commands,

@@ -22,31 +22,42 @@ const SAME: &[&[&str]] = &[
     &["directory", "dir", "folder", "dirpath", "path"],
 ];
 
-/// Fits `args` to `schema` in place. Every change leaves a note; the names of fields that the tool does not have, and
-/// that were left out, come back.
-pub(crate) fn fit(schema: &Value, args: &mut Value, notes: &mut Vec<String>) -> Vec<String> {
-    let mut fit = Fit { root: Root(schema), notes, unknown: Vec::new() };
+/// What 0 means in an optional size or limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zero {
+    /// Not set: so the built-in tools read it.
+    Unset,
+    /// Whatever the author of the tool says.
+    Kept,
+}
+
+/// What was changed so that arguments fit their schema.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Every change.
+    pub(crate) notes: Vec<String>,
+    /// The changes that the model must know of: a parameter was ignored or taken for another.
+    pub(crate) model_notes: Vec<String>,
+    /// Fields that the tool does not have, and that were left out.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Fits `args` to `schema` in place. Every change leaves a note.
+pub(crate) fn fit(schema: &Value, args: &mut Value, zero: Zero) -> Changes {
+    let mut fit = Fit { root: Root(schema), zero, changes: Changes::default() };
     if let Value::Object(map) = args {
         fit.object(schema, map, "", 0);
     }
-    fit.unknown
+    fit.changes
 }
 
-fn is_zero(value: &Value) -> bool {
-    value.as_f64() == Some(0.0)
-}
-
-fn starts_above_zero(field: Option<&Value>) -> bool {
-    field.and_then(|field| field.get("minimum")).and_then(Value::as_f64).is_some_and(|least| least > 0.0)
-}
-
-struct Fit<'a, 'n> {
+struct Fit<'a> {
     root: Root<'a>,
-    notes: &'n mut Vec<String>,
-    unknown: Vec<String>,
+    zero: Zero,
+    changes: Changes,
 }
 
-impl<'a> Fit<'a, '_> {
+impl<'a> Fit<'a> {
     fn object(&mut self, schema: &'a Value, map: &mut Map<String, Value>, path: &str, depth: usize) {
         let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return };
         if map.keys().any(|key| !fields.contains_key(key)) {
@@ -55,14 +66,27 @@ impl<'a> Fit<'a, '_> {
         if map.values().any(Value::is_null) {
             self.nulls(schema, fields, map, path);
         }
-        if map.values().any(is_zero) {
-            // Zero in an optional number that starts above it means that it is not set.
-            map.retain(|key, value| !is_zero(value) || is_required(schema, key) || !starts_above_zero(fields.get(key)));
-        }
-        for (key, value) in map {
+        for (key, value) in &mut *map {
             if let Some(field) = fields.get(key) {
                 self.value(field, value, &|| join(path, key), depth + 1);
             }
+        }
+        if self.zero == Zero::Unset {
+            self.zeros(schema, fields, map, path);
+        }
+    }
+
+    /// Zero for an optional size or limit is as good as leaving it out: a call that wants nothing is not made.
+    fn zeros(&mut self, schema: &Value, fields: &Map<String, Value>, map: &mut Map<String, Value>, path: &str) {
+        let is_unset = |key: &str, value: &Value| {
+            value.as_f64() == Some(0.0)
+                && !is_required(schema, key)
+                && fields.get(key).is_some_and(|field| is_size(key) || is_below_minimum(self.root.resolved(field)))
+        };
+        let unset: Vec<String> = map.iter().filter(|(key, it)| is_unset(key, it)).map(|(key, _)| key.clone()).collect();
+        for key in unset {
+            map.shift_remove(&key);
+            self.note(format!("left out \"{}\", which was 0", join(path, &key)));
         }
     }
 
@@ -76,14 +100,17 @@ impl<'a> Fit<'a, '_> {
             if let Some(field) = meant.filter(|field| !map.contains_key(*field)) {
                 if let Some(value) = map.shift_remove(key) {
                     map.insert(field.clone(), value);
-                    self.note(format!("took \"{}\" for \"{field}\"", join(path, key)));
+                    self.tell(format!("took \"{}\" for \"{field}\"", join(path, key)));
                 }
+            } else if closed && map.get(key).is_some_and(Value::is_null) {
+                map.shift_remove(key);
+                self.note(format!("left out \"{}\", which was null", join(path, key)));
             } else if closed {
                 map.shift_remove(key);
                 let near = nearest(key, fields.keys().map(String::as_str));
                 let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-                self.note(format!("ignored the unknown parameter \"{}\"{hint}", join(path, key)));
-                self.unknown.push(join(path, key));
+                self.tell(format!("ignored the unknown parameter \"{}\"{hint}", join(path, key)));
+                self.changes.unknown.push(join(path, key));
             }
         }
     }
@@ -165,9 +192,17 @@ impl<'a> Fit<'a, '_> {
     }
 
     fn note(&mut self, text: String) {
-        if self.notes.len() < 32 {
-            self.notes.push(text);
+        if self.changes.notes.len() < 32 {
+            self.changes.notes.push(text);
         }
+    }
+
+    /// A note that the model gets too.
+    fn tell(&mut self, text: String) {
+        if self.changes.model_notes.len() < 32 {
+            self.changes.model_notes.push(text.clone());
+        }
+        self.note(text);
     }
 }
 
@@ -319,6 +354,36 @@ fn is_required(schema: &Value, field: &str) -> bool {
     schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|it| it.as_str() == Some(field)))
 }
 
+/// Whether a parameter says how much or how long: `limit`, `max_results`, `timeout_ms`, `head_limit`, `topK`.
+fn is_size(name: &str) -> bool {
+    const SIZES: [&str; 16] = [
+        "limit", "lines", "timeout", "max", "count", "size", "bytes", "chars", "results", "turns", "seconds", "secs",
+        "ms", "minutes", "pages", "tokens",
+    ];
+    let mut words: Vec<String> = Vec::new();
+    let mut was_lower = false;
+    for it in name.chars() {
+        let starts = !it.is_ascii_alphanumeric() || (it.is_ascii_uppercase() && was_lower);
+        if starts || words.is_empty() {
+            words.push(String::new());
+        }
+        if let Some(last) = words.last_mut().filter(|_| it.is_ascii_alphanumeric()) {
+            last.push(it.to_ascii_lowercase());
+        }
+        was_lower = it.is_ascii_lowercase();
+    }
+    words.retain(|it| !it.is_empty());
+    // `min_score` is a threshold, and 0 is one; whoever may spend nothing must not get the default budget.
+    let keeps_zero = words.iter().any(|it| ["min", "cost", "budget"].contains(&it.as_str()));
+    !keeps_zero && (words == ["top", "k"] || words.iter().any(|it| SIZES.contains(&it.as_str())))
+}
+
+/// Whether 0 is less than a number may be.
+fn is_below_minimum(schema: &Value) -> bool {
+    let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
+    bound("minimum").is_some_and(|it| it > 0.0) || bound("exclusiveMinimum").is_some_and(|it| it >= 0.0)
+}
+
 /// The required field that is missing and that this name means elsewhere, if no other name could mean it too.
 fn synonym<'s>(
     schema: &Value,
@@ -340,7 +405,7 @@ fn only<T>(mut things: impl Iterator<Item = T>) -> Option<T> {
     things.next().is_none().then_some(first)
 }
 
-fn fold(name: &str) -> String {
+pub(crate) fn fold(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).flat_map(char::to_lowercase).collect()
 }
 
@@ -355,8 +420,7 @@ mod tests {
 
     fn fitted(fields: Value, required: Value, mut args: Value) -> (Value, Vec<String>) {
         let schema = json!({ "type": "object", "properties": fields, "required": required });
-        let mut notes = Vec::new();
-        fit(&schema, &mut args, &mut notes);
+        let notes = fit(&schema, &mut args, Zero::Unset).notes;
         (args, notes)
     }
 
@@ -433,7 +497,7 @@ mod tests {
     fn an_open_object_keeps_what_it_gets() {
         let schema = json!({ "type": "object", "properties": { "a": {} }, "additionalProperties": true });
         let mut args = json!({ "a": 1, "b": 2 });
-        assert_eq!(fit(&schema, &mut args, &mut Vec::new()), [""; 0]);
+        assert_eq!(fit(&schema, &mut args, Zero::Unset).unknown, [""; 0]);
         assert_eq!(args, json!({ "a": 1, "b": 2 }));
     }
 
@@ -445,5 +509,55 @@ mod tests {
             json!({ "mode": "Count" }),
         );
         assert_eq!(args, json!({ "mode": "count" }));
+    }
+
+    #[test]
+    fn zero_is_no_size_and_no_limit() {
+        let number = json!({ "type": "integer", "minimum": 0 });
+        let names =
+            ["limit", "lines", "timeout", "top_k", "max_results", "max_bytes", "head_limit", "count", "maxTurns"];
+        let fields: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), number.clone())).collect();
+        let sent: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), json!(0))).collect();
+        assert_eq!(fitted(fields.clone().into(), json!([]), sent.clone().into()).0, json!({}));
+        assert_eq!(fitted(fields.clone().into(), json!(["limit"]), sent.clone().into()).0, json!({ "limit": 0 }));
+        let schema = json!({ "type": "object", "properties": fields });
+        let mut args = Value::Object(sent.clone());
+        assert_eq!(fit(&schema, &mut args, Zero::Kept), Changes::default());
+        assert_eq!(args, Value::Object(sent));
+    }
+
+    #[test]
+    fn zero_stays_where_it_means_something() {
+        let fields = json!({
+            "offset": { "type": "integer", "minimum": 0 },
+            "min_score": { "type": "number" },
+            "max_cost": { "type": "number" },
+            "-C": { "type": "integer" },
+            "name": { "type": "string" },
+            "first": { "type": "integer", "minimum": 1 },
+            "ratio": { "anyOf": [{ "type": "number" }, { "type": "null" }] },
+            "timeout": { "type": ["number", "null"] },
+        });
+        let sent = json!({ "offset": 0, "min_score": 0.0, "max_cost": 0, "-C": 0, "name": "0", "first": 0, "ratio": 0, "timeout": 0.0 });
+        let (args, notes) = fitted(fields, json!([]), sent);
+        assert_eq!(args, json!({ "offset": 0, "min_score": 0.0, "max_cost": 0, "-C": 0, "name": "0", "ratio": 0 }));
+        assert_eq!(notes, [r#"left out "first", which was 0"#, r#"left out "timeout", which was 0"#]);
+    }
+
+    #[test]
+    fn the_model_hears_of_lost_and_renamed_parameters_only() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "file_path": { "type": "string" }, "limit": { "type": "integer" } },
+            "required": ["file_path"],
+        });
+        let mut args = json!({ "filePath": "a", "limit": "5", "limits": 3, "x": null });
+        let changes = fit(&schema, &mut args, Zero::Unset);
+        assert_eq!(args, json!({ "file_path": "a", "limit": 5 }));
+        assert_eq!(
+            changes.model_notes,
+            [r#"took "filePath" for "file_path""#, r#"ignored the unknown parameter "limits"; did you mean "limit"?"#]
+        );
+        assert_eq!(changes.notes.len(), 4);
     }
 }

@@ -1,8 +1,8 @@
 //! A dialect: a table of tools, and how their model is spoken to.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use helve_contract::{Cut, Entry, Error, Keep, PortSet, Reading, Reply};
+use helve_contract::{Cut, Entry, Error, Keep, Limit, PortSet, Reading, Reply, TruncatedBy};
 
 /// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
 #[derive(Clone)]
@@ -58,15 +58,9 @@ pub struct Limits {
     pub general: Limit,
     /// For single tools, by name.
     pub by_tool: &'static [(&'static str, Limit)],
-}
-
-/// What fits into one reply. Only whole lines are kept, where there are lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// Bytes of text.
-    pub bytes: usize,
-    /// Lines of text.
-    pub lines: usize,
+    /// Tools that return pages and say how to read the next one. Their limit only has to hold a page, and settings do
+    /// not change it.
+    pub paged: &'static [&'static str],
 }
 
 impl Limits {
@@ -76,12 +70,40 @@ impl Limits {
     }
 }
 
+/// Output limits that replace those of the dialect. See [`Builder::limits`](crate::Builder::limits).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// For every tool, in bytes.
+    pub max_output_bytes: Option<usize>,
+    /// For every tool, in lines.
+    pub max_output_lines: Option<usize>,
+    /// For single tools, in bytes, by name. They win over `max_output_bytes`.
+    pub by_tool: BTreeMap<String, usize>,
+}
+
+impl LimitSettings {
+    /// The limit of a tool, given that of the dialect.
+    pub(crate) fn apply(&self, limits: &Limits, tool: &str) -> Limit {
+        let mut limit = limits.of(tool);
+        if let Some(size) = self.by_tool.get(tool) {
+            limit = Limit::bytes(*size).lines(limit.lines);
+        } else if limits.paged.contains(&tool) {
+            return limit;
+        } else if let Some(size) = self.max_output_bytes {
+            limit = Limit::bytes(size).lines(limit.lines);
+        }
+        limit.lines(self.max_output_lines.unwrap_or(limit.lines))
+    }
+}
+
 /// How a dialect words what the engine says.
 #[derive(Clone, Copy)]
 pub struct Words {
-    /// An error of any kind, for the model; `tool` is the name it called.
+    /// An error of any kind, for the model, without the prefix; `tool` is the name it called.
     pub error: fn(tool: &str, error: &Error) -> Reply,
-    /// The line that tells of a cut. It stands after the text that was kept (before it, where the tail was kept).
+    /// What the text of every failed call begins with, whoever wrote the text. JSON replies have no prefix.
+    pub error_prefix: &'static str,
+    /// The line that tells of a cut. It stands after the text that was kept.
     pub notice: fn(&Notice) -> String,
     /// What a call says that was cancelled.
     pub cancelled: &'static str,
@@ -92,12 +114,42 @@ pub struct Words {
 pub struct Notice {
     /// What the whole was.
     pub cut: Cut,
-    /// What was kept, in bytes and lines.
-    pub kept: (usize, usize),
+    /// How much was kept, in the unit of the limit.
+    pub kept: usize,
+    /// Whether the size or the number of lines was too large; `None` where the tool itself left something out.
+    pub by: Option<TruncatedBy>,
     /// Which end was kept.
     pub keep: Keep,
     /// The limit that cut it.
     pub limit: Limit,
     /// The file with the whole, as the model can name it.
     pub file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_replace_limits_but_not_pages() {
+        const LIMITS: Limits = Limits {
+            general: Limit::bytes(16_384),
+            by_tool: &[
+                ("run", Limit { size: 100, unit: helve_contract::SizeUnit::Chars, lines: 9 }),
+                ("read", Limit::bytes(9)),
+            ],
+            paged: &["read"],
+        };
+        let none = LimitSettings::default();
+        assert_eq!(
+            ["run", "read", "x"].map(|it| none.apply(&LIMITS, it)),
+            ["run", "read", "x"].map(|it| LIMITS.of(it))
+        );
+        let all = LimitSettings { max_output_bytes: Some(50), ..none.clone() };
+        assert_eq!(all.apply(&LIMITS, "x"), Limit::bytes(50));
+        assert_eq!(all.apply(&LIMITS, "run"), Limit::bytes(50).lines(9));
+        assert_eq!(all.apply(&LIMITS, "read"), Limit::bytes(9));
+        let one = LimitSettings { by_tool: [("run".to_owned(), 7)].into(), max_output_lines: Some(3), ..all };
+        assert_eq!(one.apply(&LIMITS, "run"), Limit::bytes(7).lines(3));
+    }
 }

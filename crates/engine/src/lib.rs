@@ -12,6 +12,7 @@ mod events;
 mod gate;
 mod limits;
 mod lookup;
+mod notes;
 mod offer;
 mod policy;
 mod prepare;
@@ -29,16 +30,17 @@ use std::{any::Any, future::poll_fn, panic::AssertUnwindSafe, pin::pin, sync::Ar
 
 use anyhow::anyhow;
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Entry, Error, Refusal, Reply, Result, Spec};
+use helve_contract::{Call, Effects, Entry, Error, Fence, Form, Refusal, Reply, Result, Spec};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use batch::Request;
 pub use builder::{BuildError, Builder, Commands};
 pub use commands::NameList;
-pub use dialect::{Dialect, ExternalRow, Limit, Limits, Notice, Role, Words};
+pub use dialect::{Dialect, ExternalRow, LimitSettings, Limits, Notice, Role, Words};
 pub use events::{Events, Listener};
 pub use gate::*;
+pub use helve_contract::{Limit, Truncated, format_size, truncate_head, truncate_tail};
 pub use offer::{Decision, NotOffered, ToolStatus};
 pub use policy::*;
 pub use scrub::Scrub;
@@ -60,6 +62,7 @@ pub struct Engine {
     gate: Gate,
     events: Events,
     spill: Option<Spill>,
+    limits: LimitSettings,
     scrub: Scrub,
     strangers: Strangers,
     commands: Commands,
@@ -171,7 +174,9 @@ impl Engine {
         let mut record = self.events.open(&self.scrub, name, &mut ready, &call);
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
+        let output = ready.slot.and_then(|slot| slot.entry.spec.output.as_ref());
         let mut notes = std::mem::take(&mut ready.notes);
+        let model_notes = std::mem::take(&mut ready.model_notes);
         let mut work = pin!(self.perform(ready, &call));
         let done = poll_fn(|context| {
             let polled = work.as_mut().poll(context);
@@ -180,30 +185,52 @@ impl Engine {
             }
             polled
         });
-        let mut reply = match done.await {
-            Ok(reply) => reply,
+        let (mut reply, fence) = match done.await {
+            Ok(done) => done,
             Err(Failure { error, refusal }) => {
                 if matches!(error, Error::Denied(_)) {
                     record.refused();
                 }
-                Reply { refusal, ..self.worded(name, error, &mut notes) }
+                (Reply { refusal, ..self.worded(name, error, &mut notes) }, None)
             }
         };
         if !notes.is_empty() {
             reply.notes.splice(0..0, notes);
         }
+        reply.model_notes.extend(model_notes);
 
         self.scrub.reply(&mut reply);
         let raw = unseen::show(&mut reply);
+        let marks = fence.map(|fence| {
+            [fence.opening(), fence.closing()].map(|line| unseen::text(&self.scrub.text(&line)).into_owned())
+        });
         let workspace = &call.session.workspace;
         let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace, raw: raw.as_deref() });
-        limits::bound(&mut reply, self.dialect.limits.of(tool), &self.dialect.words, kept);
+        notes::into_data(&mut reply, output);
+        let limit = self.limits.apply(&self.dialect.limits, tool);
+        limits::bound(&mut reply, limit, &self.dialect.words, marks.as_ref(), kept);
+        self.prefix_error(&mut reply);
         record.close(&self.scrub, &mut reply);
         reply
     }
 
+    /// A failed reply in this dialect, for a call that did not reach [`Engine::run`].
+    pub fn failed(&self, text: impl Into<String>) -> Reply {
+        let mut reply = Reply::failed(text);
+        self.prefix_error(&mut reply);
+        reply
+    }
+
+    /// Puts the dialect's prefix before the text of a failed reply, once.
+    fn prefix_error(&self, reply: &mut Reply) {
+        let prefix = self.dialect.words.error_prefix;
+        if reply.is_error && reply.form == Form::Text && !reply.text.starts_with(prefix.trim_end()) {
+            reply.text.insert_str(0, prefix);
+        }
+    }
+
     /// Past the gate and through the tool, unless the caller gives up first. A panic in a tool ends here.
-    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<Reply, Failure> {
+    async fn perform(&self, ready: Ready<'_>, call: &Call) -> Result<(Reply, Option<Fence>), Failure> {
         let (slot, args) = ready.checked()?;
         call.still_wanted()?;
         let spec = &slot.entry.spec;
@@ -225,8 +252,8 @@ impl Engine {
         };
         match done {
             Ok(mut reply) => {
-                self.attribute(&slot.entry, &named, call, &mut reply);
-                Ok(reply)
+                let fence = self.attribute(&slot.entry, &named, call, &mut reply);
+                Ok((reply, fence))
             }
             Err(error) => Err(error),
         }

@@ -2,10 +2,10 @@
 
 use std::{borrow::Cow, io, path::PathBuf};
 
-use helve_contract::{Cut, Form, Keep, Reply, Workspace};
+use helve_contract::{Cut, Form, Keep, Limit, Reply, SavedText, Truncated, TruncatedBy, Workspace};
 use serde_json::{Map, Value};
 
-use crate::{Limit, Notice, Spill, Words};
+use crate::{Notice, Spill, Words};
 
 /// No text is longer than this, whatever a dialect allows.
 const HARD: usize = 4 << 20;
@@ -13,6 +13,9 @@ const HARD: usize = 4 << 20;
 const MEDIA: usize = 20 << 20;
 /// Remarks: how many, and how long each.
 const NOTES: (usize, usize) = (40, 500);
+
+/// What stands before or after a text and is not truncated with it, at most.
+const MAX_FRAME: usize = 8 << 10;
 
 /// Where the whole of a cut reply is kept, and for whom it is named.
 #[derive(Clone, Copy)]
@@ -25,57 +28,96 @@ pub(crate) struct Kept<'a> {
     pub(crate) raw: Option<&'a str>,
 }
 
-/// Bounds a reply. The whole text goes into a file first, where there is a place for it.
-pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
+/// The lines before and after untrusted text. They are added once the text is truncated.
+type Marks = [String; 2];
+
+/// Bounds a reply and puts its parts together. The whole text goes into a file first, where there is a place for it.
+pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Marks>, spill: Option<Kept<'_>>) {
     bound_media(reply);
     bound_notes(reply);
-    let limit = Limit { bytes: limit.bytes.min(HARD), lines: limit.lines };
+    save_beside(reply, spill);
+    let limit = Limit { size: limit.size.min(HARD), ..limit };
     if reply.form == Form::Json && reply.data.is_some() {
         bound_json(reply, limit, words, spill);
     } else {
-        bound_text(reply, limit, words, spill);
+        bound_text(reply, limit, words, marks, spill);
         if let Some(data) = &mut reply.data
-            && !fits(data, limit.bytes.max(4096))
+            && !fits(data, limit.size.max(4096))
         {
-            *data = smaller(data, limit.bytes.max(4096), reply.keep);
+            *data = smaller(data, limit.size.max(4096), reply.keep);
         }
     }
 }
 
-fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
-    let few = reply.text.len() <= limit.bytes && (reply.text.len() <= limit.lines || lines(&reply.text) <= limit.lines);
-    if few && reply.cut.is_none() {
-        return;
+fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Marks>, spill: Option<Kept<'_>>) {
+    let limit = reply.limit.map_or(limit, |own| Limit { size: own.size.min(HARD), ..own });
+    let part = truncate(&reply.text, limit, reply.keep);
+    let notice = if part.by.is_none() && reply.cut.is_none() {
+        String::new()
+    } else {
+        let (by, cut) = (part.by, reply.cut.unwrap_or(Cut::of(&reply.text)));
+        let body = part.text.strip_suffix('\n').unwrap_or(part.text).to_owned();
+        let file = if by.is_some() { kept_in(reply, marks, spill) } else { reply.spill.clone().map(PathBuf::from) };
+        reply.text = body;
+        reply.cut = Some(cut);
+        let kept = limit.unit.measure(&reply.text);
+        (words.notice)(&Notice { cut, kept, by, keep: reply.keep, limit, file })
+    };
+    if let Some([opening, closing]) = marks {
+        reply.text = format!("{opening}\n{}\n{closing}", reply.text.trim_end());
     }
-    let cut = reply.cut.unwrap_or_else(|| measured(&reply.text));
-    let file = if few { reply.spill.clone().map(PathBuf::from) } else { kept_in(reply, spill) };
-    let part = match reply.keep {
-        _ if few => reply.text.as_str(),
-        Keep::Head => head(&reply.text, limit),
-        Keep::Tail => tail(&reply.text, limit),
+    push_line(&mut reply.text, &notice);
+    push_line(&mut reply.text, frame(&reply.after));
+    if !reply.before.is_empty() {
+        reply.text.insert_str(0, frame(&reply.before));
+    }
+    (reply.before, reply.after) = (String::new(), String::new());
+}
+
+/// Writes the text that goes beside the reply to a file, and names it below the reply.
+fn save_beside(reply: &mut Reply, spill: Option<Kept<'_>>) {
+    let (Some(SavedText { what, text }), Some(Kept { spill, workspace, .. })) = (reply.saved.take(), spill) else {
+        return;
     };
-    let part = part.strip_suffix('\n').unwrap_or(part);
-    let notice = (words.notice)(&Notice { cut, kept: (part.len(), lines(part)), keep: reply.keep, limit, file });
-    reply.text = match reply.keep {
-        _ if notice.is_empty() => part.to_owned(),
-        Keep::Head if part.is_empty() => notice,
-        Keep::Head => format!("{part}\n{notice}"),
-        Keep::Tail => format!("{notice}\n{part}"),
-    };
-    reply.cut = Some(cut);
+    match spill.write(&[&text]) {
+        Ok(path) => push_line(&mut reply.after, &format!("[{what}: {}]", workspace.shown(&path))),
+        Err(error) => reply.notes.push(format!("the file beside the reply could not be saved: {error}")),
+    }
+}
+
+fn truncate(text: &str, limit: Limit, keep: Keep) -> Truncated<'_> {
+    match keep {
+        Keep::Head => limit.head(text),
+        Keep::Tail => limit.tail(text),
+    }
+}
+
+fn frame(text: &str) -> &str {
+    Limit::bytes(MAX_FRAME).head(text).text
+}
+
+fn push_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') && !line.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
 }
 
 fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
-    if reply.text.len() <= limit.bytes {
+    let data = reply.data.as_ref().unwrap_or(&Value::Null);
+    let asked = reply.limit.and_then(|own| with_longest(data, own, reply.keep));
+    if asked.is_none() && reply.text.len() <= limit.size {
         return;
     }
-    let cut = reply.cut.unwrap_or_else(|| measured(&reply.text));
-    let file = kept_in(reply, spill);
-    let notice =
-        |kept: usize| (words.notice)(&Notice { cut, kept: (kept, 1), keep: reply.keep, limit, file: file.clone() });
+    let cut = reply.cut.unwrap_or(Cut::of(&reply.text));
+    let file = kept_in(reply, None, spill);
+    let notice = |kept: usize| {
+        let by = Some(TruncatedBy::Size);
+        (words.notice)(&Notice { cut, kept, by, keep: reply.keep, limit, file: file.clone() })
+    };
     // The notice stands inside the data, so its room comes off the limit.
-    let room = limit.bytes.saturating_sub(notice(limit.bytes).len() + 64).max(128);
-    let mut data = smaller(reply.data.as_ref().unwrap_or(&Value::Null), room, reply.keep);
+    let room = limit.size.saturating_sub(notice(limit.size).len() + 64).max(128);
+    let mut data = smaller(asked.as_ref().or(reply.data.as_ref()).unwrap_or(&Value::Null), room, reply.keep);
     let notice = notice(data.to_string().len());
     if !remark(&mut data, &notice)
         && let Value::Object(map) = &mut data
@@ -87,64 +129,50 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept
     reply.cut = Some(cut);
 }
 
-/// The file with the whole text: the tool's own, or one that is written now.
-fn kept_in(reply: &mut Reply, spill: Option<Kept<'_>>) -> Option<PathBuf> {
+/// The data with its longest string truncated to a limit; `None` when that string is within the limit.
+fn with_longest(data: &Value, limit: Limit, keep: Keep) -> Option<Value> {
+    let longest = longest_string(data).filter(|text| !limit.admits(text))?.to_owned();
+    let mut data = data.clone();
+    replace_string(&mut data, &longest, &shortened(&longest, limit, keep));
+    Some(data)
+}
+
+fn longest_string(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Array(items) => items.iter().filter_map(longest_string).max_by_key(|it| it.len()),
+        Value::Object(map) => map.values().filter_map(longest_string).max_by_key(|it| it.len()),
+        _ => None,
+    }
+}
+
+fn replace_string(value: &mut Value, old: &str, new: &str) {
+    match value {
+        Value::String(text) if text == old => new.clone_into(text),
+        Value::Array(items) => items.iter_mut().for_each(|it| replace_string(it, old, new)),
+        Value::Object(map) => map.values_mut().for_each(|it| replace_string(it, old, new)),
+        _ => {}
+    }
+}
+
+/// The file with the whole text: the tool's own, or one that is written now. A tool that left something out itself and
+/// has no file leaves nothing that could be called whole.
+fn kept_in(reply: &mut Reply, marks: Option<&Marks>, spill: Option<Kept<'_>>) -> Option<PathBuf> {
     if reply.spill.is_none()
+        && reply.cut.is_none()
         && let Some(Kept { spill, workspace, raw }) = spill
     {
-        match spill.write(raw.unwrap_or(&reply.text)) {
+        let text = raw.unwrap_or(&reply.text);
+        let parts = match marks {
+            Some([opening, closing]) => [opening.as_str(), "\n", text, "\n", closing.as_str()],
+            None => [text, "", "", "", ""],
+        };
+        match spill.write(&parts) {
             Ok(path) => reply.spill = Some(workspace.shown(&path)),
-            Err(error) => reply.notes.push(format!("the whole output could not be kept: {error}")),
+            Err(error) => reply.notes.push(format!("the full output could not be saved: {error}")),
         }
     }
     reply.spill.clone().map(PathBuf::from)
-}
-
-fn measured(text: &str) -> Cut {
-    Cut { bytes: text.len() as u64, lines: lines(text) as u64 }
-}
-
-/// Lines of a text; a newline at the end begins no other.
-fn lines(text: &str) -> usize {
-    text.matches('\n').count() + usize::from(!text.is_empty() && !text.ends_with('\n'))
-}
-
-/// Whole lines from the beginning. A first line that is too long is cut inside.
-fn head(text: &str, limit: Limit) -> &str {
-    let by_lines = match limit.lines {
-        0 => 0,
-        usize::MAX => text.len(),
-        many => text.match_indices('\n').nth(many - 1).map_or(text.len(), |(at, _)| at + 1),
-    };
-    if by_lines <= limit.bytes {
-        return &text[..by_lines];
-    }
-    let room = &text[..text.floor_char_boundary(limit.bytes)];
-    match room.rfind('\n') {
-        Some(at) => &text[..=at],
-        None => room,
-    }
-}
-
-/// Whole lines from the end. A last line that is too long is cut inside.
-fn tail(text: &str, limit: Limit) -> &str {
-    let body = text.strip_suffix('\n').unwrap_or(text);
-    let by_lines = match limit.lines {
-        0 => text.len(),
-        usize::MAX => 0,
-        many => body.rmatch_indices('\n').nth(many - 1).map_or(0, |(at, _)| at + 1),
-    };
-    if text.len() - by_lines <= limit.bytes {
-        return &text[by_lines..];
-    }
-    let from = text.ceil_char_boundary(text.len() - limit.bytes);
-    let room = &text[from..];
-    let starts_line = from == 0 || text.as_bytes()[from - 1] == b'\n';
-    match room.find('\n') {
-        _ if starts_line => room,
-        Some(at) if at + 1 < room.len() => &room[at + 1..],
-        _ => room,
-    }
 }
 
 /// Whether the JSON of a value has at most so many bytes.
@@ -177,9 +205,9 @@ impl io::Write for Room {
     }
 }
 
-/// The text, or as many of its lines as have at most so many bytes.
+/// The text, or a part of it that has at most so many bytes.
 pub(crate) fn short_text(text: &str, bytes: usize, keep: Keep) -> Cow<'_, str> {
-    if text.len() <= bytes { text.into() } else { shortened(text, bytes, keep).into() }
+    if text.len() <= bytes { text.into() } else { shortened(text, Limit::bytes(bytes), keep).into() }
 }
 
 /// The value with its longest texts shortened, until its JSON has at most so many bytes; then with shorter lists.
@@ -206,17 +234,16 @@ pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
 
 const MARK: &str = " bytes left out]";
 
-/// Whole lines of a text that have at most so many bytes, and how much is left out.
-fn shortened(text: &str, longest: usize, keep: Keep) -> String {
-    let limit = Limit { bytes: longest, lines: usize::MAX };
-    let part = if keep == Keep::Head { head(text, limit) } else { tail(text, limit) };
+/// A part of a text within a limit, and how much is left out.
+fn shortened(text: &str, limit: Limit, keep: Keep) -> String {
+    let part = truncate(text, limit, keep).text;
     let mark = format!("[{}{MARK}", text.len() - part.len());
     if keep == Keep::Head { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
 }
 
 fn copy(value: &Value, longest: usize, items: usize, keep: Keep) -> Value {
     match value {
-        Value::String(text) if text.len() > longest => shortened(text, longest, keep).into(),
+        Value::String(text) if text.len() > longest => shortened(text, Limit::bytes(longest), keep).into(),
         Value::Array(list) => list.iter().take(items).map(|it| copy(it, longest, items, keep)).collect(),
         Value::Object(map) => {
             let pairs = map.iter().take(items.max(16));
@@ -255,7 +282,8 @@ fn bound_media(reply: &mut Reply) {
     if left_out > 0 {
         reply.notes.push(format!("left out {left_out} pictures or files: a reply holds at most 20 MB of them"));
         if reply.form == Form::Text {
-            reply.text.push_str(&format!("\n[{left_out} of {before} pictures left out: together they are over 20 MB]"));
+            let line = format!("[{left_out} of {before} pictures left out: together they are over 20 MB]");
+            push_line(&mut reply.after, &line);
         }
     }
 }
@@ -274,17 +302,19 @@ fn bound_notes(reply: &mut Reply) {
 mod tests {
     use super::*;
     use helve_contract::Media;
+    use proptest::prelude::*;
     use serde_json::json;
 
     const WORDS: Words = Words {
         error: |_, error| Reply::failed(error.to_string()),
-        notice: |it| format!("[{} of {} lines, {} bytes]", it.kept.1, it.cut.lines, it.cut.bytes),
+        error_prefix: "",
+        notice: |it| format!("[{} of {} bytes, {} lines]", it.kept, it.cut.bytes, it.cut.lines),
         cancelled: "Cancelled",
     };
 
     fn bounded(text: &str, keep: Keep, bytes: usize, lines: usize) -> String {
         let mut reply = Reply { keep, ..Reply::from(text) };
-        bound(&mut reply, Limit { bytes, lines }, &WORDS, None);
+        bound(&mut reply, Limit::bytes(bytes).lines(lines), &WORDS, None, None);
         reply.text
     }
 
@@ -294,52 +324,86 @@ mod tests {
     }
 
     #[test]
-    fn keeps_whole_lines_of_the_head() {
-        assert_eq!(bounded("one\ntwo\nthree\n", Keep::Head, 100, 2), "one\ntwo\n[2 of 3 lines, 14 bytes]");
-        assert_eq!(bounded("one\ntwo\nthree\n", Keep::Head, 9, 100), "one\ntwo\n[2 of 3 lines, 14 bytes]");
+    fn the_notice_stands_after_the_text_at_either_end() {
+        let text = "one\ntwo\nthree\n";
+        assert_eq!(bounded(text, Keep::Head, 100, 2), "one\ntwo\n[7 of 14 bytes, 3 lines]");
+        assert_eq!(bounded(text, Keep::Head, 9, 100), "one\ntwo\n[7 of 14 bytes, 3 lines]");
+        assert_eq!(bounded(text, Keep::Tail, 100, 2), "two\nthree\n[9 of 14 bytes, 3 lines]");
+        assert_eq!(bounded("ééééé", Keep::Head, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
+        assert_eq!(bounded("ééééé", Keep::Tail, 5, 9), "éé\n[4 of 10 bytes, 1 lines]");
     }
 
     #[test]
-    fn keeps_whole_lines_of_the_tail_and_tells_first() {
-        assert_eq!(bounded("one\ntwo\nthree\n", Keep::Tail, 100, 2), "[2 of 3 lines, 14 bytes]\ntwo\nthree");
-        assert_eq!(bounded("one\ntwo\nthree\n", Keep::Tail, 11, 100), "[2 of 3 lines, 14 bytes]\ntwo\nthree");
-        assert_eq!(bounded("one\ntwo\nthree\n", Keep::Tail, 10, 100), "[2 of 3 lines, 14 bytes]\ntwo\nthree");
+    fn what_stands_around_a_text_is_not_cut_away() {
+        let mut reply = Reply {
+            before: "exit code: 3\n".into(),
+            after: "[120 lines in all]".into(),
+            ..Reply::from("x".repeat(5000))
+        };
+        let marks = ["[begins]".to_owned(), "[ends]".to_owned()];
+        bound(&mut reply, Limit::bytes(10), &WORDS, Some(&marks), None);
+        assert_eq!(
+            reply.text,
+            "exit code: 3\n[begins]\nxxxxxxxxxx\n[ends]\n[10 of 5000 bytes, 1 lines]\n[120 lines in all]"
+        );
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_between_characters() {
-        assert_eq!(bounded("ééééé", Keep::Head, 5, 9), "éé\n[1 of 1 lines, 10 bytes]");
-        assert_eq!(bounded("ééééé", Keep::Tail, 5, 9), "[1 of 1 lines, 10 bytes]\néé");
+    fn a_call_may_ask_for_more_or_less_than_the_dialect_gives() {
+        for (asked, kept) in [(20, 20), (200, 200), (HARD + 1, 300)] {
+            let mut reply = Reply { limit: Some(Limit::bytes(asked)), ..Reply::from("x".repeat(300)) };
+            bound(&mut reply, Limit::bytes(100), &WORDS, None, None);
+            assert_eq!(reply.text.bytes().filter(|it| *it == b'x').count(), kept);
+        }
     }
 
     #[test]
     fn json_stays_json() {
         let mut reply = Reply::json(json!({ "id": 7, "out": "x".repeat(5000), "tags": ["a"] }));
-        bound(&mut reply, Limit { bytes: 600, lines: 2 }, &WORDS, None);
+        bound(&mut reply, Limit::bytes(600).lines(2), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         assert_eq!(Some(&data), reply.data.as_ref());
         assert!(reply.text.len() <= 600 && reply.text.len() > 400, "{}", reply.text.len());
         assert_eq!((&data["id"], &data["tags"]), (&json!(7), &json!(["a"])));
-        assert!(data["out"].as_str().unwrap().ends_with("bytes left out]\n[1 of 1 lines, 5030 bytes]"));
+        assert!(data["out"].as_str().unwrap().ends_with(" of 5030 bytes, 1 lines]"), "{data}");
+    }
+
+    #[test]
+    fn a_long_line_after_a_short_one_is_kept_in_json_too() {
+        let text = format!("/* licence */\n{}", "x".repeat(100_000));
+        let mut reply = Reply::json(json!({ "body": text }));
+        bound(&mut reply, Limit::bytes(16_384), &WORDS, None, None);
+        assert!(reply.text.len() > 8_192 && reply.text.len() <= 16_384, "{}", reply.text.len());
+    }
+
+    #[test]
+    fn the_longest_string_of_json_is_cut_to_what_the_call_asked_for() {
+        let data = json!({ "url": "https://a.example/", "body": "y".repeat(50) });
+        let mut reply = Reply { limit: Some(Limit::chars(5)), ..Reply::json(data) };
+        bound(&mut reply, Limit::bytes(1000), &WORDS, None, None);
+        let data: Value = serde_json::from_str(&reply.text).unwrap();
+        assert_eq!(data["url"], "https://a.example/");
+        assert!(data["body"].as_str().unwrap().starts_with("yyyyy…[45 bytes left out]\n["), "{data}");
     }
 
     #[test]
     fn a_long_list_of_short_things_is_shortened_too() {
         let mut reply = Reply::json(json!({ "all": (0..5000).collect::<Vec<_>>() }));
-        bound(&mut reply, Limit { bytes: 1000, lines: 2 }, &WORDS, None);
+        bound(&mut reply, Limit::bytes(1000).lines(2), &WORDS, None, None);
         assert!(reply.text.len() <= 1000);
-        assert_eq!(reply.data.unwrap()["notice"], json!("[1 of 1 lines, 23899 bytes]"));
+        let notice = reply.data.unwrap()["notice"].as_str().unwrap().to_owned();
+        assert!(notice.ends_with(" of 23899 bytes, 1 lines]"), "{notice}");
     }
 
     #[test]
     fn what_a_tool_left_out_itself_is_told() {
         let mut reply = Reply { cut: Some(Cut { bytes: 9000, lines: 300 }), ..Reply::from("the end") };
-        bound(&mut reply, Limit { bytes: 100, lines: 100 }, &WORDS, None);
-        assert_eq!(reply.text, "the end\n[1 of 300 lines, 9000 bytes]");
+        bound(&mut reply, Limit::bytes(100).lines(100), &WORDS, None, None);
+        assert_eq!(reply.text, "the end\n[7 of 9000 bytes, 300 lines]");
     }
 
     #[test]
-    fn a_long_text_is_shortened_to_whole_lines() {
+    fn a_long_text_is_shortened_to_whole_lines_where_they_fill_half() {
         let text = "line of text\n".repeat(50);
         assert_eq!(short_text(&text, 650, Keep::Head), text);
         assert_eq!(short_text(&text, 30, Keep::Head), "line of text\nline of text\n…[624 bytes left out]");
@@ -350,8 +414,38 @@ mod tests {
     fn pictures_have_a_limit() {
         let media = |bytes| Media { mime: "image/png".into(), bytes: vec![0; bytes] };
         let mut reply = Reply { media: vec![media(MEDIA - 1), media(2)], ..Reply::from("two") };
-        bound(&mut reply, Limit { bytes: 1000, lines: 10 }, &WORDS, None);
+        bound(&mut reply, Limit::bytes(1000).lines(10), &WORDS, None, None);
         assert_eq!(reply.media.len(), 1);
         assert_eq!(reply.text, "two\n[1 of 2 pictures left out: together they are over 20 MB]");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_file_of_a_cut_reply_holds_all_of_it(
+            text in prop_oneof!["[a-zü雪\n]{0,300}", "(?s).{0,300}"],
+            size in 0_usize..200,
+            chars in any::<bool>(),
+            tail in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let spill = Spill::new(folder.path().join("spill"), std::time::Duration::from_secs(60));
+            let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::Reading::Absolute);
+            let keep = if tail { Keep::Tail } else { Keep::Head };
+            let limit = if chars { Limit::chars(size) } else { Limit::bytes(size) };
+            let mut reply = Reply { keep, ..Reply::from(text.as_str()) };
+            let kept = Kept { spill: &spill, workspace: &workspace, raw: None };
+            bound(&mut reply, limit, &WORDS, None, Some(kept));
+            prop_assert_eq!(reply.spill.is_some(), !limit.admits(&text));
+            match &reply.spill {
+                None => prop_assert_eq!(&reply.text, &text),
+                Some(file) => {
+                    prop_assert_eq!(&std::fs::read_to_string(file).unwrap(), &text);
+                    let notice = reply.text.rfind('[').unwrap();
+                    prop_assert!(limit.unit.measure(&reply.text[..notice]) <= size + 1);
+                }
+            }
+        }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Ready<'a> {
     pub(crate) slot: Option<&'a Slot>,
     pub(crate) args: Value,
     pub(crate) notes: Vec<String>,
+    /// Those of the notes that the model gets.
+    pub(crate) model_notes: Vec<String>,
     pub(crate) refused: Option<Error>,
 }
 
@@ -33,7 +35,13 @@ impl<'a> Ready<'a> {
 impl Table {
     /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean.
     pub(crate) fn prepare(&self, name: &str, args: Args) -> Ready<'_> {
-        let mut ready = Ready { slot: self.find(name), args: Value::Null, notes: Vec::new(), refused: None };
+        let mut ready = Ready {
+            slot: self.find(name),
+            args: Value::Null,
+            notes: Vec::new(),
+            model_notes: Vec::new(),
+            refused: None,
+        };
         let Some(slot) = ready.slot else {
             ready.refused = Some(self.unknown(name));
             ready.args = match args {
@@ -45,19 +53,28 @@ impl Table {
         let spec = &slot.entry.spec;
         if name != spec.name && !spec.answers_to(name) {
             ready.notes.push(format!("`{name}` was taken for `{}`", spec.name));
+            // Another spelling of the same name is no news to the model.
+            if coerce::fold(name) != coerce::fold(&spec.name) {
+                ready.model_notes.extend(ready.notes.last().cloned());
+            }
         }
-        ready.refused = understand(args, &mut ready.args, &mut ready.notes, slot).err();
+        ready.refused = understand(args, &mut ready, slot).err();
         if ready.refused.is_some() {
             return ready;
         }
-        let unknown = coerce::fit(&spec.schema, &mut ready.args, &mut ready.notes);
-        ready.refused = slot.schema.check(&spec.schema, &ready.args, &unknown).err();
+        let is_built_in = slot.entry.tool().is_some() && slot.entry.stranger().is_none();
+        let zero = if is_built_in { coerce::Zero::Unset } else { coerce::Zero::Kept };
+        let changes = coerce::fit(&spec.schema, &mut ready.args, zero);
+        ready.notes.extend(changes.notes);
+        ready.model_notes.extend(changes.model_notes);
+        ready.refused = slot.schema.check(&spec.schema, &ready.args, &changes.unknown).err();
         ready
     }
 }
 
-/// Reads the arguments into `into`. What was sent stays there when they cannot be used.
-fn understand(args: Args, into: &mut Value, notes: &mut Vec<String>, slot: &Slot) -> Result<()> {
+/// Reads the arguments. What was sent stays there when they cannot be used.
+fn understand(args: Args, ready: &mut Ready<'_>, slot: &Slot) -> Result<()> {
+    let Ready { args: into, notes, model_notes, .. } = &mut *ready;
     let text = match args {
         Args::Value(Value::Object(map)) => {
             *into = Value::Object(map);
@@ -80,6 +97,11 @@ fn understand(args: Args, into: &mut Value, notes: &mut Vec<String>, slot: &Slot
     };
     let risk = mends.iter().map(|mend| mend.risk).max().unwrap_or(Risk::Harmless);
     notes.extend(mends.iter().map(|mend| format!("mended the arguments: {}", mend.what)));
+    if risk != Risk::Harmless {
+        let guesses = mends.iter().filter(|mend| mend.risk != Risk::Harmless);
+        model_notes
+            .extend(guesses.map(|mend| format!("the arguments were not valid JSON and were mended: {}", mend.what)));
+    }
     let trusted = risk == Risk::Harmless || (risk == Risk::Guess && slot.entry.spec.effects.is_read_only());
     if let Value::String(inner) = &value
         && trusted
@@ -87,7 +109,8 @@ fn understand(args: Args, into: &mut Value, notes: &mut Vec<String>, slot: &Slot
         && inner.trim_start().starts_with('{')
     {
         notes.push("the arguments were JSON inside a string".into());
-        return understand(Args::Text(inner.clone()), into, notes, slot);
+        let inner = inner.clone();
+        return understand(Args::Text(inner), ready, slot);
     }
     if trusted {
         return object(value, into, notes, slot);

@@ -42,16 +42,19 @@ impl Spill {
         &self.folder
     }
 
-    /// Writes a text to a new file, and says where it is.
-    pub(crate) fn write(&self, text: &str) -> io::Result<PathBuf> {
-        if text.len() as u64 > self.total {
-            return Err(io::Error::other(format!("{} bytes are more than the folder may hold", text.len())));
+    /// Writes the parts of a text to a new file, and says where it is.
+    pub(crate) fn write(&self, parts: &[&str]) -> io::Result<PathBuf> {
+        let size = parts.iter().map(|it| it.len() as u64).sum();
+        if size > self.total {
+            return Err(io::Error::other(format!("{size} bytes are more than the folder may hold")));
         }
         self.prepare()?;
-        self.sweep(text.len() as u64);
+        self.sweep(size);
         let path = self.folder.join(format!("{}{SUFFIX}", crate::events::random_hex()?));
         let mut file = create(&path)?;
-        file.write_all(text.as_bytes()).inspect_err(|_| _ = fs::remove_file(&path))?;
+        for part in parts {
+            file.write_all(part.as_bytes()).inspect_err(|_| _ = fs::remove_file(&path))?;
+        }
         Ok(path)
     }
 
@@ -119,7 +122,7 @@ mod tests {
     #[test]
     fn only_the_owner_can_look() {
         let spill = Spill::new(folder("private").join("a/b"), Duration::from_secs(60));
-        let path = spill.write("all of it").unwrap();
+        let path = spill.write(&["all of it"]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "all of it");
         let modes = [path.as_path(), spill.folder()].map(|it| fs::metadata(it).unwrap().mode() & 0o777);
         assert_eq!(modes, [0o600, 0o700]);
@@ -130,7 +133,7 @@ mod tests {
     fn a_link_in_place_of_the_folder_is_refused() {
         let folder = folder("link");
         std::os::unix::fs::symlink("/", &folder).unwrap();
-        let error = Spill::new(folder.clone(), Duration::ZERO).write("x").unwrap_err();
+        let error = Spill::new(folder.clone(), Duration::ZERO).write(&["x"]).unwrap_err();
         assert!(error.to_string().ends_with("is not a folder of this user"), "{error}");
         fs::remove_file(folder).unwrap();
     }
@@ -138,11 +141,11 @@ mod tests {
     #[test]
     fn old_files_go_and_others_stay() {
         let spill = Spill::new(folder("old"), Duration::ZERO);
-        let first = spill.write("one").unwrap();
+        let first = spill.write(&["one"]).unwrap();
         let foreign = spill.folder().join("notes.txt");
         fs::write(&foreign, "mine").unwrap();
         *spill.swept.lock().unwrap() = None;
-        let second = spill.write("two").unwrap();
+        let second = spill.write(&["two"]).unwrap();
         assert_eq!([&first, &foreign, &second].map(|it| it.exists()), [false, true, true]);
         fs::remove_dir_all(spill.folder()).unwrap();
     }
@@ -150,10 +153,10 @@ mod tests {
     #[test]
     fn the_oldest_make_room() {
         let spill = Spill::new(folder("room"), Duration::from_secs(600)).total(10);
-        let first = spill.write("123456").unwrap();
-        let second = spill.write("abcdef").unwrap();
+        let first = spill.write(&["123456"]).unwrap();
+        let second = spill.write(&["abcdef"]).unwrap();
         assert_eq!([first.exists(), second.exists()], [false, true]);
-        assert!(spill.write("more than ten").is_err());
+        assert!(spill.write(&["more than ten"]).is_err());
         fs::remove_dir_all(spill.folder()).unwrap();
     }
 }

@@ -74,11 +74,12 @@ impl Strangers {
 }
 
 impl Engine {
-    /// Marks a stranger's words as data, and remembers where they are from.
-    pub(crate) fn attribute(&self, entry: &Entry, named: &Named, call: &Call, reply: &mut Reply) {
+    /// Marks untrusted data, and remembers where it is from. Text is marked once it is truncated, so that the marks
+    /// stay: the caller puts the fence around it.
+    pub(crate) fn attribute(&self, entry: &Entry, named: &Named, call: &Call, reply: &mut Reply) -> Option<Fence> {
         let Some(origin) = self.strangers.origin(entry, named, reply) else {
             reply.origin = None;
-            return;
+            return None;
         };
         if call.session.taint.note(&origin.name) {
             let data = serde_json::json!({ "callId": call.id, "agentId": call.session.agent, "origin": origin.name });
@@ -87,6 +88,7 @@ impl Engine {
             }
         }
         call.session.taint.addresses_in(&reply.text);
+        let mut fence = None;
         match (reply.form, &mut reply.data) {
             (Form::Json, Some(Value::Object(map))) if takes_more(entry.spec.output.as_ref()) => {
                 map.entry("origin").or_insert_with(|| Fence::field(&origin.name).into());
@@ -94,11 +96,12 @@ impl Engine {
                 reply.data = serde_json::from_str(&reply.text).ok();
             }
             (Form::Text, _) if !origin.marked && !reply.text.trim().is_empty() => {
-                reply.text = Fence::new(call, &origin.name, &reply.text).around(&reply.text);
+                fence = Some(Fence::new(call, &origin.name, &reply.text));
             }
             _ => {}
         }
         reply.origin = Some(origin);
+        fence
     }
 }
 
@@ -122,6 +125,6 @@ impl Engine {
 }
 
 /// Whether data of this shape may have one more field.
-fn takes_more(schema: Option<&Value>) -> bool {
+pub(crate) fn takes_more(schema: Option<&Value>) -> bool {
     schema.and_then(|it| it.get("additionalProperties")) != Some(&Value::Bool(false))
 }

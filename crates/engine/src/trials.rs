@@ -21,7 +21,7 @@ pub fn schema(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == 0) else { return };
     let Ok(schema) = serde_json::from_slice::<Value>(&data[..at]) else { return };
     let Ok(mut args) = serde_json::from_slice::<Value>(&data[at + 1..]) else { return };
-    let unknown = coerce::fit(&schema, &mut args, &mut Vec::new());
+    let unknown = coerce::fit(&schema, &mut args, coerce::Zero::Unset).unknown;
     if let Ok(compiled) = Schema::now(&schema) {
         _ = compiled.check(&schema, &args, &unknown);
     }

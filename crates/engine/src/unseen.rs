@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use helve_contract::{Form, Reply};
+use helve_contract::{Form, Invisible, Reply, invisible, joins};
 use serde_json::Value;
 
 /// Shows in a reply what cannot be seen. The text as it was, if it is another now.
@@ -19,7 +19,14 @@ pub(crate) fn show(reply: &mut Reply) -> Option<String> {
             Cow::Owned(shown) => Some(std::mem::replace(&mut reply.text, shown)),
         },
     };
-    if before.is_some() {
+    let mut around = false;
+    for line in [&mut reply.before, &mut reply.after].into_iter().chain(&mut reply.model_notes) {
+        if let Cow::Owned(shown) = text(line) {
+            *line = shown;
+            around = true;
+        }
+    }
+    if before.is_some() || around {
         reply.notes.push(r"characters that cannot be seen are shown as \x1b or \u{202e}".into());
     }
     before
@@ -41,7 +48,7 @@ fn value(it: &mut Value) -> bool {
 }
 
 /// The text with nothing hidden in it; the same text if there is nothing.
-fn text(text: &str) -> Cow<'_, str> {
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
@@ -72,30 +79,13 @@ fn is_plain(text: &[u8]) -> bool {
 fn is_hidden(before: char, it: char) -> bool {
     match it {
         '\n' | '\t' | '\r' | '\u{c}' => false,
-        ' '..='~' => false,
-        // Joiners and selectors belong to letters and signs of other scripts; a row of them belongs to nothing.
-        '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => {
-            before.is_ascii() && !is_keycap(before) || is_joiner(before)
-        }
-        // The marks of direction are written in scripts that go from right to left.
-        '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{ad}' => false,
-        _ => {
-            it.is_control()
-                || matches!(it,
-                    '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'
-                    | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-                    | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-        }
+        _ => match invisible(it) {
+            Some(Invisible::Joiner) => !joins(before),
+            Some(Invisible::Mark) => false,
+            Some(Invisible::Hidden) => true,
+            None => it.is_control(),
+        },
     }
-}
-
-fn is_joiner(it: char) -> bool {
-    matches!(it, '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{2060}')
-}
-
-/// The signs that a selector makes into a key: `1️⃣`.
-fn is_keycap(it: char) -> bool {
-    matches!(it, '0'..='9' | '#' | '*')
 }
 
 #[cfg(test)]

@@ -122,6 +122,13 @@ fn content(mut bytes: Vec<u8>, reply: &Reply) -> Vec<u8> {
     if !reply.text.is_empty() || reply.media.is_empty() {
         bytes = Fields::after(bytes).text("type", "text").text("text", &reply.text).done();
     }
+    // Notes have a block of their own: the first one may be JSON.
+    if let Some(notes) = reply.notes_text() {
+        if bytes.len() > begin {
+            bytes.push(b',');
+        }
+        bytes = Fields::after(bytes).text("type", "text").text("text", &notes).done();
+    }
     for (at, media) in reply.media.iter().enumerate() {
         if bytes.len() > begin {
             bytes.push(b',');
@@ -149,6 +156,21 @@ mod tests {
     fn names_become_titles() {
         let titles = ["web_fetch", "FileRead", "ls", "TodoWrite", "mcp__git__log"].map(title);
         assert_eq!(titles, ["Web Fetch", "File Read", "Ls", "Todo Write", "Mcp Git Log"]);
+    }
+
+    #[test]
+    fn notes_are_a_second_block() {
+        let mut reply = Reply::json(json!([1]));
+        assert_eq!(content(Vec::new(), &reply), br#"[{"type":"text","text":"[1]"}]"#);
+        reply.model_notes.push("ignored the unknown parameter \"x\"".into());
+        let blocks: Value = serde_json::from_slice(&content(Vec::new(), &reply)).unwrap();
+        assert_eq!(
+            blocks,
+            json!([
+                { "type": "text", "text": "[1]" },
+                { "type": "text", "text": "[Note: ignored the unknown parameter \"x\"]" },
+            ])
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) async fn run<T: Tool>(memory: &Memory, tool: T) -> Result<T::Output> 
 /// The words of a reply are these.
 #[track_caller]
 pub(crate) fn says(reply: &Reply, want: &str) {
-    assert_eq!(reply.text, want);
+    assert_eq!(reply.full_text(), want);
 }
 
 /// What is in a file.

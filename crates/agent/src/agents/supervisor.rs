@@ -478,7 +478,7 @@ fn message(child: &Child) -> String {
         AgentState::Failed(why) => format!("did not finish: {why}"),
         _ => "finished".to_owned(),
     };
-    format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fenced(&report))
+    format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fenced(&report).full_text())
 }
 
 /// A random id in the form of a UUID.

@@ -85,7 +85,7 @@ impl Writer {
     /// Answers what is open, so that something else can be said.
     fn close(&mut self) {
         for (id, _) in std::mem::take(&mut self.open) {
-            self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": format!("Error: {INTERRUPTED}") }));
+            self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": INTERRUPTED }));
         }
         let pictures = std::mem::take(&mut self.waiting);
         if !pictures.is_empty() {
@@ -165,14 +165,14 @@ impl Writer {
         let mut answered = false;
         for part in &message.parts {
             match part {
-                Part::ToolResult { tool_call_id, content, is_error, .. } => {
+                Part::ToolResult { tool_call_id, content, .. } => {
                     // A result without its call cannot be sent; the call was taken back.
                     let at = self.open.iter().position(|(_, kept)| kept == tool_call_id);
                     answered = at.is_some();
                     if let Some(at) = at {
                         let (id, _) = self.open.remove(at);
-                        self.out
-                            .push(json!({ "role": "tool", "tool_call_id": id, "content": worded(content, *is_error) }));
+                        // A failed result says so itself: the engine put the dialect's prefix before it.
+                        self.out.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
                     }
                 }
                 Part::Binary { .. } if answered => {
@@ -202,15 +202,6 @@ impl Writer {
 fn is_picture(part: &Part) -> bool {
     matches!(part, Part::Binary { mime_type, .. } if
         matches!(mime_type.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp"))
-}
-
-/// The words of a result. Where it failed they say so, because nothing else of the message can.
-fn worded(content: &str, is_error: bool) -> String {
-    let says_so = || {
-        content.starts_with("Error")
-            || serde_json::from_str::<Map<String, Value>>(content).is_ok_and(|it| it.contains_key("error"))
-    };
-    if !is_error || says_so() { content.to_owned() } else { format!("Error: {content}") }
 }
 
 /// A name or an id in the letters that every provider takes.

@@ -220,11 +220,11 @@ fn cell(text: &str) -> String {
 }
 
 fn limit(limit: Limit) -> String {
-    match (limit.bytes, limit.lines) {
+    match (limit.size, limit.lines) {
         (usize::MAX, usize::MAX) => "any length".to_owned(),
-        (bytes, usize::MAX) => format!("{bytes} bytes"),
+        (size, usize::MAX) => format!("{size} {}", limit.unit),
         (usize::MAX, lines) => format!("{lines} lines"),
-        (bytes, lines) => format!("{bytes} bytes or {lines} lines"),
+        (size, lines) => format!("{size} {} or {lines} lines", limit.unit),
     }
 }
 

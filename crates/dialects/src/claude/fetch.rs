@@ -25,30 +25,35 @@ impl From<WebFetch> for room::Fetch {
 
 pub(super) fn fetched(out: room::FetchOut) -> Reply {
     let page = &out.page;
+    let mut after = out.remarks();
+    let mut passages = None;
     let result = match (&page.moved_to, &out.answer) {
         (Some(to), _) => format!(
             "{} redirects to another host: {to} ({} {}). To read it, call WebFetch again with that URL.",
             page.url, page.status, page.reason
         ),
-        (None, Some(room::Answer::Model(answer))) => answer.clone() + &out.remarks(),
+        (None, Some(room::Answer::Model(answer))) => answer.clone(),
         (None, Some(room::Answer::Passages { text, cut })) if !text.trim().is_empty() => {
             let what = if *cut { "the passages nearest to the prompt" } else { "the page's text" };
             let title = page.title.as_ref().map(|it| format!("{it}\n\n")).unwrap_or_default();
-            format!(
-                "{}{}\n[No model read this page: these are {what}.]",
-                out.fenced(&format!("{title}{text}")),
-                out.remarks()
-            )
+            let note = format!("[No model read this page: these are {what}.]");
+            after = if after.is_empty() { note } else { format!("{after}\n{note}") };
+            passages = Some(format!("{title}{text}"));
+            out.fenced(&format!("{title}{text}"))
         }
-        _ => format!("{} has no text ({}, {} bytes){}", page.url, page.mime, page.bytes, out.remarks()),
+        _ => format!("{} has no text ({}, {} bytes)", page.url, page.mime, page.bytes),
     };
+    let whole = if after.is_empty() { result.clone() } else { format!("{result}\n{after}") };
     let data = json!({
         "bytes": page.bytes,
         "code": page.status,
         "codeText": page.reason,
-        "result": result,
+        "result": whole,
         "durationMs": out.took.as_millis() as u64,
         "url": page.url,
     });
-    out.told(Reply { data: Some(data), ..result.into() })
+    match passages {
+        Some(text) => out.page_reply(Reply { after, data: Some(data), ..text.into() }),
+        None => out.told(Reply { after, data: Some(data), ..result.into() }),
+    }
 }

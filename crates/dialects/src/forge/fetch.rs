@@ -33,5 +33,5 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
     if !page.notes.is_empty() {
         data["notes"] = json!(page.notes);
     }
-    out.told(data)
+    out.page_reply(data)
 }

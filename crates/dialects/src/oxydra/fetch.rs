@@ -1,7 +1,7 @@
 //! Reading a page of the web in `oxydra`.
 
 use helve_contract::{
-    Reply,
+    Limit, Reply,
     ports::{PageStyle, Redirects},
 };
 use helve_tools::web as room;
@@ -40,12 +40,8 @@ impl From<WebFetch> for room::Fetch {
             Format::Raw => PageStyle::Source,
             Format::Text => PageStyle::Text,
         };
-        let most = if matches!(output_format, Format::MetadataOnly) {
-            0
-        } else {
-            max_body_chars.filter(|it| *it > 0).unwrap_or(USUAL)
-        };
-        Self { whole: true, redirects: Redirects::Never, style, most: room::Most::Chars(most), ..Self::of(url) }
+        let chars = if matches!(output_format, Format::MetadataOnly) { 0 } else { max_body_chars.unwrap_or(USUAL) };
+        Self { whole: true, redirects: Redirects::Never, style, limit: Some(Limit::chars(chars)), ..Self::of(url) }
     }
 }
 
@@ -54,17 +50,19 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
     if let Some(to) = &page.moved_to {
         let (url, status, reason) = (&page.url, page.status, &page.reason);
         return Reply::failed(format!(
-            "Tool execution failed: {url} answered HTTP {status} {reason}: it redirects to {to}; fetch that URL if you want it"
+            "{url} answered HTTP {status} {reason}: it redirects to {to}; fetch that URL if you want it"
         ));
     }
+    // Whoever wants no body wants no file with it either.
+    let is_wanted = out.limit.is_none_or(|limit| limit.size > 0);
     let mut data = json!({
         "url": page.url,
         "status": page.status,
         "content_type": page.mime,
         "content_length": page.bytes,
-        "body": page.text,
+        "body": if is_wanted { page.text.as_str() } else { "" },
     });
-    if out.cut.is_some() {
+    if out.limit.is_some_and(|limit| !limit.admits(&page.text)) {
         data["truncated"] = json!(true);
     }
     if let Some(title) = &page.title {
@@ -73,5 +71,5 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
     if !page.notes.is_empty() {
         data["note"] = json!(page.notes.join("; "));
     }
-    out.told(data)
+    if is_wanted { out.page_reply(data) } else { out.told(data) }
 }

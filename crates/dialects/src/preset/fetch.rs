@@ -1,6 +1,6 @@
 //! Reading a page of the web in `preset`.
 
-use helve_contract::{Reply, ports::PageStyle};
+use helve_contract::{Limit, Reply, ports::PageStyle};
 use helve_tools::web as room;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,8 +20,16 @@ pub(super) struct WebFetch {
 
 impl From<WebFetch> for room::Fetch {
     fn from(WebFetch { url, max_bytes }: WebFetch) -> Self {
-        let most = room::Most::Bytes(max_bytes.unwrap_or(USUAL).clamp(LEAST, MOST));
-        Self { style: PageStyle::Text, most, ..Self::of(url) }
+        let limit = Some(limit(max_bytes));
+        Self { style: PageStyle::Text, limit, ..Self::of(url) }
+    }
+}
+
+/// Whoever names a number of bytes gets them, in however many lines; otherwise the dialect's 2000 lines hold too.
+fn limit(max_bytes: Option<usize>) -> Limit {
+    match max_bytes {
+        None => Limit::bytes(USUAL).lines(2000),
+        Some(bytes) => Limit::bytes(bytes.clamp(LEAST, MOST)),
     }
 }
 
@@ -29,13 +37,17 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
     if out.page.moved_to.is_some() || out.page.text.is_empty() {
         return out.into();
     }
-    let redirected = out.redirected().map(|it| format!("[Redirected to: {it}]\n")).unwrap_or_default();
+    let before = out.redirected().map(|it| format!("[Redirected to: {it}]\n")).unwrap_or_default();
     let title = out.page.title.as_ref().map(|it| format!("{it}\n\n")).unwrap_or_default();
-    let text = out.fenced(&format!("{title}{}", out.page.text));
-    let shown = out.page.text.len();
-    let cut = out.cut.map(|whole| format!("\n[truncated: {shown} of {whole} bytes; max_bytes can be up to {MOST}]"));
+    let text = format!("{title}{}", out.page.text);
+    let limit = out.limit.unwrap_or(limit(None));
+    let whole = (!limit.admits(&text)).then(|| match limit.size {
+        MOST => format!("[the page has {} bytes]", text.len()),
+        _ => format!("[the page has {} bytes; max_bytes can be up to {MOST}]", text.len()),
+    });
     let part =
-        if out.page.article { "\n[this is the main text of the page, without its menus and margins]" } else { "" };
-    let text = redirected + &text + &cut.unwrap_or_default() + part + &out.remarks();
-    out.told(text)
+        out.page.article.then(|| "[this is the main text of the page, without its menus and margins]".to_owned());
+    let remarks = Some(out.remarks()).filter(|it| !it.is_empty());
+    let after = [whole, part, remarks].into_iter().flatten().collect::<Vec<_>>().join("\n");
+    out.page_reply(Reply { before, after, ..text.into() })
 }

@@ -178,6 +178,14 @@ impl Desk {
         reply
     }
 
+    /// What is in the file that holds the full output of a reply.
+    pub(crate) fn full_output(&self, reply: &Reply) -> String {
+        let name = Path::new(reply.spill.as_deref().unwrap()).file_name().unwrap();
+        let found = ["spill", "tasks"].map(|folder| self.folder.path().join(folder).join(name));
+        let file = found.into_iter().find(|file| file.exists()).unwrap();
+        fs::read_to_string(file).unwrap()
+    }
+
     /// A schedule ran at 13:00, and said this.
     pub(crate) async fn ran(&self, schedule: &str, output: &str) {
         let schedule = self.store.schedule(&self.with_ids(schedule)).await.unwrap().unwrap();

@@ -4,6 +4,7 @@
 mod bare;
 mod desk;
 mod layers;
+mod limits;
 mod pages;
 mod ports;
 mod scenarios;

@@ -34,6 +34,11 @@ impl Web for Shelf {
                 let text = format!("# Lamps\n\nA lamp is 20 euros; see {link}.\n");
                 Ok(Fetched { title: Some("The lamp shop".into()), article: true, ..page(200, "OK", &text) })
             }
+            "https://long.example/" => {
+                let text =
+                    format!("{}\nThe last line.\n", "A paragraph of the long page, which has many.\n".repeat(6000));
+                Ok(page(200, "OK", &text))
+            }
             "https://shop.example/old" if wanted.redirects != Redirects::Follow => {
                 Ok(Fetched { moved_to: Some("https://new.example/".into()), ..page(301, "Moved Permanently", "") })
             }

@@ -96,7 +96,7 @@ impl Mends {
 
 /// Blank in the eyes of a reader, if not of the standard.
 fn is_blank(it: char) -> bool {
-    it.is_whitespace() || matches!(it, '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+    it.is_whitespace() || helve_contract::invisible(it).is_some()
 }
 
 #[cfg(test)]

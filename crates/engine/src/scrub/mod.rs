@@ -167,7 +167,12 @@ impl Scrub {
             }
             _ => _ = self.string(&mut reply.text),
         }
-        for note in &mut reply.notes {
+        self.string(&mut reply.before);
+        self.string(&mut reply.after);
+        if let Some(saved) = &mut reply.saved {
+            self.string(&mut saved.text);
+        }
+        for note in reply.notes.iter_mut().chain(&mut reply.model_notes) {
             self.string(note);
         }
     }

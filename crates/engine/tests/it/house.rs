@@ -42,15 +42,17 @@ pub(crate) fn dialect() -> Dialect {
         default_role: None,
         reading: Reading::Relative,
         limits: Limits {
-            general: Limit { bytes: 2000, lines: 5 },
-            by_tool: &[("Put", Limit { bytes: 400, lines: 5 })],
+            general: Limit::bytes(2000).lines(5),
+            by_tool: const { &[("Put", Limit::bytes(400).lines(5))] },
+            paged: &[],
         },
         words: Words {
             error: |tool, error| match error {
                 Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
                 error => Reply::failed(format!("{tool}: {error}")),
             },
-            notice: |notice| format!("[{} of {} lines]", notice.kept.1, notice.cut.lines),
+            notice: |notice| format!("[{} of {} bytes]", notice.kept, notice.cut.bytes),
+            error_prefix: "",
             cancelled: "Cancelled",
         },
         mode: Mode::Open,

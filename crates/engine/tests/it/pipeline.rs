@@ -114,7 +114,7 @@ async fn what_does_not_fit_is_kept_in_a_file() {
     let engine = builder().spill(Spill::new(folder.clone(), Duration::from_secs(60))).build().unwrap();
     let reply = engine.run("Say", json!({ "text": "password=hunter2", "times": 7 }), call()).await;
     let line = "password=[REDACTED]\n";
-    assert_eq!(reply.text, format!("{}[5 of 7 lines]", line.repeat(5)));
+    assert_eq!(reply.text, format!("{}[{} of {} bytes]", line.repeat(5), line.len() * 5 - 1, line.len() * 7 - 1));
     let whole = fs::read_to_string(reply.spill.unwrap()).unwrap();
     assert_eq!(whole, line.repeat(7).trim_end());
     fs::remove_dir_all(folder).unwrap();
@@ -125,7 +125,7 @@ async fn json_stays_json_when_it_is_cut() {
     let reply = engine().run("Put", json!({ "file_path": "a", "content": "x".repeat(900) }), call()).await;
     let data: serde_json::Value = serde_json::from_str(&reply.text).unwrap();
     assert_eq!((Some(&data), &data["file_path"]), (reply.data.as_ref(), &json!("a")));
-    assert!(data["content"].as_str().unwrap().ends_with("[1 of 1 lines]"), "{data}");
+    assert!(data["content"].as_str().unwrap().ends_with(" bytes]"), "{data}");
 }
 
 #[tokio::test]

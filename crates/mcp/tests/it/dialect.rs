@@ -23,9 +23,10 @@ pub(crate) fn dialect() -> Dialect {
         roles: &[],
         default_role: None,
         reading: Reading::Absolute,
-        limits: Limits { general: Limit { bytes: 1 << 20, lines: 100_000 }, by_tool: &[] },
+        limits: Limits { general: Limit::bytes(1 << 20).lines(100_000), by_tool: &[], paged: &[] },
         words: Words {
             error: |_, error| Reply::failed(error.to_string()),
+            error_prefix: "",
             notice: |_| "[cut]".into(),
             cancelled: "cancelled",
         },

@@ -10,7 +10,10 @@ pub use start::{Start, Started};
 
 use std::time::Duration;
 
-use helve_contract::ports::{AgentReport, AgentState};
+use helve_contract::{
+    Reply,
+    ports::{AgentReport, AgentState},
+};
 
 /// The word for where an agent stands, as the dialects with tasks spell it.
 #[must_use]
@@ -25,11 +28,24 @@ pub fn word(state: &AgentState) -> &'static str {
 
 /// An agent's words between marks that they cannot end themselves: what it says is a report and no order.
 #[must_use]
-pub fn fenced(report: &AgentReport) -> String {
+pub fn fenced(report: &AgentReport) -> Reply {
     let words = report.text.trim();
     let words = if words.is_empty() { "(no words)" } else { words };
-    let words = words.replace("</agent_result", "&lt;/agent_result");
-    format!("<agent_result id=\"{}\">\n{words}\n</agent_result>", report.id)
+    Reply {
+        before: format!("<agent_result id=\"{}\">\n", report.id),
+        after: "</agent_result>".to_owned(),
+        ..words.replace("</agent_result", "&lt;/agent_result").into()
+    }
+}
+
+/// The same, with a sentence before the marks and lines after them. The marks and the lines are never truncated.
+pub(crate) fn fenced_between(before: &str, report: &AgentReport, after: &str) -> Reply {
+    let mut reply = fenced(report);
+    reply.before.insert_str(0, before);
+    if !after.is_empty() {
+        reply.after = format!("{}\n{after}", reply.after);
+    }
+    reply
 }
 
 /// What an agent took, in brackets: `[researcher 1f…: 3 turns, 5 calls, 1,234 tokens, 2.1 s]`.

@@ -152,22 +152,17 @@ impl Files {
             "truncated": is_cut,
             "totalMatches": self.found.total,
         });
-        let mut rows = paths;
-        if shown == 0 {
-            rows.push(self.none(nothing));
-        } else {
-            if self.only_withheld {
-                rows.push("[all of these are ignored or hidden; nothing else matches]".to_owned());
-            }
-            if is_cut {
-                let more = if self.found.partial { "at least " } else { "" };
-                let total = self.found.total;
-                rows.push(format!(
-                    "[showing {shown} of {more}{total}; use a narrower pattern or folder to see the rest]"
-                ));
-            }
+        let mut after = Vec::new();
+        if shown > 0 && self.only_withheld {
+            after.push("[all of these are ignored or hidden; nothing else matches]".to_owned());
         }
-        Reply { data: Some(data), ..rows.join("\n").into() }
+        if shown > 0 && is_cut {
+            let more = if self.found.partial { "at least " } else { "" };
+            let total = self.found.total;
+            after.push(format!("[showing {shown} of {more}{total}; use a narrower pattern or folder to see the rest]"));
+        }
+        let text = if paths.is_empty() { self.none(nothing) } else { paths.join("\n") };
+        Reply { data: Some(data), after: after.join("\n"), ..text.into() }
     }
 
     fn none(&self, nothing: &str) -> String {

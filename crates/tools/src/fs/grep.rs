@@ -279,14 +279,8 @@ impl GrepOut {
         let (skip, take) =
             if by_rows { (self.asked.offset, self.asked.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
         let shown: Vec<String> = rows.into_iter().skip(skip).take(take).collect();
-        let mut text = shown.join("\n");
-        if let Some(more) = self.more(shown.len(), all, by_rows, nothing.next) {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&more);
-        }
-        Reply { data: Some(self.data(&shown)), ..text.into() }
+        let after = self.more(shown.len(), all, by_rows, nothing.next).unwrap_or_default();
+        Reply { data: Some(self.data(&shown)), after, ..shown.join("\n").into() }
     }
 
     /// The line that says what was left out, and where to go on.
@@ -445,7 +439,7 @@ mod tests {
     }
 
     async fn told(memory: &Memory, grep: Grep) -> String {
-        run(memory, grep).await.map_or_else(|error| format!("error: {error}"), |out| Reply::from(out).text)
+        run(memory, grep).await.map_or_else(|error| format!("error: {error}"), |out| Reply::from(out).full_text())
     }
 
     /// A result as a host would give it, in context.

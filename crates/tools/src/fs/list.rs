@@ -141,15 +141,10 @@ fn name(text: &mut String, it: &Item) {
     }
 }
 
-/// A number of bytes for people: `12B`, `50.0KB`, `1.5MB`.
+/// A number of bytes for people: `12B`, `50KB`, `1.5MB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes}B"),
-        1024..0x10_0000 => format!("{:.1}KB", bytes as f64 / 1024.0),
-        0x10_0000..0x4000_0000 => format!("{:.1}MB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1}GB", bytes as f64 / 1_073_741_824.0),
-    }
+    helve_contract::format_size(bytes)
 }
 
 /// A time as `2023-11-14 22:13`, in UTC.
@@ -189,10 +184,10 @@ mod tests {
     async fn shows_as_much_as_is_asked_for() {
         let listing = run(&memory(), List { detail: Detail::Full, ..List::default() }).await.unwrap();
         assert_eq!(listing.names(), "b.txt\nbig\nlink\nsrc/");
-        assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50.0KB)\nlink (symlink to b.txt)\nsrc (dir)");
+        assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50KB)\nlink (symlink to b.txt)\nsrc (dir)");
         assert_eq!(
             listing.with_sizes_and_times(),
-            "       5B  2023-11-14 22:13  b.txt\n   50.0KB  2023-11-14 22:13  big\n        \
+            "       5B  2023-11-14 22:13  b.txt\n   50KB  2023-11-14 22:13  big\n        \
              -  2023-11-14 22:13  link -> b.txt\n        -  2023-11-14 22:13  src/"
         );
         assert_eq!(run(&memory(), List { hidden: true, ..List::default() }).await.unwrap().entries[0].name, ".env");

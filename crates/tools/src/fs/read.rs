@@ -153,7 +153,7 @@ impl Tool for Read {
         if self.pages.is_none()
             && let Some(page) = scan::known_page(call, &path, &self).await?
         {
-            return Ok(ReadOut::Text(page));
+            return Ok(ReadOut::Text(with_long_line(call, &path, page).await?));
         }
         let head = match call.host().read(&path, Span::first(CHUNK)).await {
             Ok(head) => head,
@@ -176,7 +176,8 @@ impl Tool for Read {
         }
         let format = text::detect(&head.bytes, head.size <= CHUNK)
             .map_err(|what| Error::file(&path, FileFault::Binary(format!("{what}, {}", size(head.size)))))?;
-        scan::page(call, &path, &self, format, head).await.map(ReadOut::Text)
+        let page = scan::page(call, &path, &self, format, head).await?;
+        Ok(ReadOut::Text(with_long_line(call, &path, page).await?))
     }
 }
 
@@ -197,6 +198,29 @@ impl Read {
         }
         Ok(ReadOut::Pdf(PdfText { path: path.to_string(), pages: read.pages, total: read.total, size: file.size }))
     }
+}
+
+/// The page with its long line in full, where it has one and the file is not too large.
+async fn with_long_line(call: &Call, path: &SafePath, mut page: Page) -> Result<Page> {
+    let Some(line) = page.long.filter(|_| page.size <= WHOLE) else { return Ok(page) };
+    let file = whole(call, path).await?;
+    let Ok(format) = text::detect(&file.bytes, true) else { return Ok(page) };
+    let text = text::decode(file.bytes.get(format.bom..).unwrap_or_default(), format.charset);
+    let end = if text.contains('\n') { '\n' } else { '\r' };
+    page.folded = text.split(end).nth(line as usize - 1).map(fold);
+    Ok(page)
+}
+
+/// A line in pieces of a fixed number of characters.
+fn fold(line: &str) -> String {
+    let mut folded = String::with_capacity(line.len() + line.len() / page::FOLDED + 1);
+    for (at, it) in line.trim_end_matches('\r').chars().enumerate() {
+        if at > 0 && at.is_multiple_of(page::FOLDED) {
+            folded.push('\n');
+        }
+        folded.push(it);
+    }
+    folded
 }
 
 /// All of a file that is not too large.
@@ -241,7 +265,7 @@ impl PdfText {
 impl From<ReadOut> for Reply {
     fn from(out: ReadOut) -> Self {
         match out {
-            ReadOut::Text(page) => page.numbered(|line| format!("start={line}")).into(),
+            ReadOut::Text(page) => Self { saved: page.saved(), ..page.numbered(|line| format!("start={line}")).into() },
             ReadOut::Picture(seen) => seen.into(),
             ReadOut::Notebook(notebook) => notebook.words().into(),
             ReadOut::Pdf(pdf) => pdf.words(|page| format!("pages={page}-")).into(),
@@ -293,6 +317,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_line_longer_than_a_page_is_saved_in_full() {
+        let line = "0123456789".repeat(250);
+        let file = format!("first\n{line}\r\nlast\n");
+        let files = [("a.txt", file.as_str())];
+        let (reply, _) = call::<Read>(&files, r#"{"path": "a.txt", "start": 2, "max_bytes": 100}"#).await;
+        let saved = reply.saved.unwrap();
+        assert_eq!(saved.what, "line 2 in full, folded at 1000 characters");
+        assert_eq!(saved.text.lines().map(str::len).collect::<Vec<_>>(), [1000, 1000, 500]);
+        assert_eq!(saved.text.replace('\n', ""), line);
+        let (reply, _) = call::<Read>(&files, r#"{"path": "a.txt"}"#).await;
+        assert_eq!(reply.saved, None);
+    }
+
+    #[tokio::test]
     async fn tells_the_encoding() {
         let memory = Memory::of("a.txt", *b"caf\xe9\nna\xefve\n");
         says(
@@ -316,7 +354,7 @@ mod tests {
         memory.put("hole", Data::Repeated(vec![0], 10 << 30));
         says(
             &call_on::<Read>(&memory, r#"{"path": "hole"}"#).await,
-            "hole: binary file (data with a NUL byte at 0, 10.0GB), not text",
+            "hole: binary file (data with a NUL byte at 0, 10GB), not text",
         );
         memory.put("pipe", Data::Fifo);
         says(

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::agents::fenced;
+use crate::agents::fenced_between;
 
 /// Characters of the order that serve as its title.
 const TITLE: usize = 60;
@@ -65,10 +65,12 @@ fn title(prompt: &str) -> String {
 impl From<Spawned> for Reply {
     /// The sub-agent's last words, marked as its own; an error with them where it did not finish.
     fn from(Spawned(report): Spawned) -> Self {
-        let words = fenced(&report);
-        let failed = |why: &str| Self::failed(format!("The sub-agent {why}. Its words so far:\n{words}"));
+        let failed = |why: &str| {
+            let reply = fenced_between(&format!("The sub-agent {why}. Its words so far:\n"), &report, "");
+            Self { is_error: true, ..reply }
+        };
         let reply = match &report.state {
-            AgentState::Done => Self::from(words),
+            AgentState::Done => fenced_between("", &report, ""),
             AgentState::Running => Self::from(format!("The sub-agent {} still works.", report.id)),
             AgentState::Failed(why) => failed(&format!("did not finish: {why}")),
             AgentState::Stopped => failed("was stopped"),
@@ -88,7 +90,7 @@ mod tests {
     async fn ask(state: AgentState, prompt: &str) -> String {
         let spawn = Spawn { prompt: prompt.into(), tools: vec!["read".into()], timeout: None };
         let reply: Reply = spawn.run(&FakeAgents::call(state)).await.map_or_else(Into::into, Into::into);
-        format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
+        format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text())
     }
 
     #[tokio::test]
@@ -114,8 +116,8 @@ mod tests {
     #[tokio::test]
     async fn those_at_work_are_listed_with_their_beginning() {
         let reply: Reply = Running {}.run(&FakeAgents::call(AgentState::Done)).await.unwrap().into();
-        assert_eq!(reply.text, "No active sub-agents");
+        assert_eq!(reply.full_text(), "No active sub-agents");
         let reply: Reply = Running {}.run(&FakeAgents::call(AgentState::Running)).await.unwrap().into();
-        assert!(reply.text.starts_with("a1\tCount\tstarted="), "{}", reply.text);
+        assert!(reply.text.starts_with("a1\tCount\tstarted="), "{}", reply.full_text());
     }
 }

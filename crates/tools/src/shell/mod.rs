@@ -11,8 +11,8 @@ pub use task::{TaskFound, TaskOutput, TaskRead, TaskStop, TaskStopped};
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Error, Result,
-    ports::{State, TaskId, TaskInfo},
+    Call, Cut, Error, Result, count_lines,
+    ports::{State, TaskId, TaskInfo, TaskOutput as TaskText},
 };
 
 /// How much output is taken into a reply at most: more than any dialect shows, and no more than the keeper of tasks
@@ -42,6 +42,12 @@ fn remarks(state: &State) -> Vec<String> {
         remarks.extend(exit.denials.iter().cloned());
     }
     remarks
+}
+
+/// What a task wrote before the output that is here; `None` when all of it is here. Lines that are not in memory cannot
+/// be counted.
+fn left_out(info: &TaskInfo, output: &TaskText) -> Option<Cut> {
+    (output.skipped > 0).then(|| Cut { bytes: info.written, lines: count_lines(&output.merged) as u64 })
 }
 
 /// `1.25 s` or `340 ms`.

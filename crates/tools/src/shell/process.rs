@@ -51,9 +51,6 @@ pub enum ProcessOut {
     Polled(TaskInfo, TaskOutput),
 }
 
-/// How many bytes of a buffered output `poll` gives at most: its end.
-const BUFFER: usize = 10_000;
-
 impl Tool for Process {
     const NAME: &'static str = "process";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
@@ -79,8 +76,8 @@ impl Tool for Process {
                 Ok(ProcessOut::Signalled(info, signal))
             }
             Action::Poll => {
-                let from = info.written.saturating_sub(BUFFER as u64);
-                let mut output = call.tasks().output(call, &id, from, BUFFER).await?;
+                let from = info.written.saturating_sub(super::SHOWN as u64);
+                let mut output = call.tasks().output(call, &id, from, super::SHOWN).await?;
                 output.skipped += from;
                 Ok(ProcessOut::Polled(info, output))
             }
@@ -98,14 +95,19 @@ fn running(info: &TaskInfo) -> Result<()> {
 impl From<ProcessOut> for Reply {
     /// 000's words.
     fn from(out: ProcessOut) -> Self {
+        let mut cut = None;
         let (text, info) = match out {
             ProcessOut::Status(info) => (status(&info), info),
             ProcessOut::Sent(info, bytes) => (format!("wrote {bytes} bytes to process {}", info.id), info),
             ProcessOut::Signalled(info, signal) => (format!("sent {} to process {}", signal.name(), info.id), info),
-            ProcessOut::Polled(info, output) => (polled(&info, &output), info),
+            ProcessOut::Polled(info, output) => {
+                cut = super::left_out(&info, &output);
+                (polled(&info, &output), info)
+            }
         };
         Self {
             text,
+            cut,
             exit: info.state.exit().map(|exit| exit.code),
             keep: Keep::Tail,
             spill: info.file.clone(),
@@ -134,16 +136,11 @@ fn status(info: &TaskInfo) -> String {
 }
 
 fn polled(info: &TaskInfo, output: &TaskOutput) -> String {
-    let mut text = String::new();
-    if output.skipped > 0 {
-        let place = info.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
-        text = format!("[{} earlier bytes are not shown{place}]\n", output.skipped);
+    match (output.merged.as_str(), &info.state) {
+        ("", State::Running) => "(no output yet)".to_owned(),
+        ("", _) => "(no output)".to_owned(),
+        (text, _) => text.to_owned(),
     }
-    if output.merged.is_empty() {
-        text.push_str(if info.state == State::Running { "(no output yet)" } else { "(no output)" });
-    }
-    text.push_str(&output.merged);
-    text
 }
 
 #[cfg(test)]
@@ -186,12 +183,20 @@ mod tests {
             ask(&fake, "t1", Action::Status, "").await,
             "state: completed\nrunning: false\nexit code: 143; timeout\nruntime: 1.25 s\noutput: 10003 bytes"
         );
-        let text = ask(&fake, "t1", Action::Poll, "").await;
-        assert!(text.starts_with("[3 earlier bytes are not shown; all of it is in /spill/t1]\nxxx"), "{}", &text[..80]);
+        assert_eq!(ask(&fake, "t1", Action::Poll, "").await, "x".repeat(10_003));
         assert_eq!(
             ask(&fake, "t1", Action::Signal, "").await,
             "error: process t1 has ended already; ask for its status or output"
         );
+    }
+
+    #[tokio::test]
+    async fn output_that_is_not_in_memory_any_more_is_counted() {
+        let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
+        let poll = Process { id: "t1".into(), action: Action::Poll, input: None, signal: None };
+        let reply = Reply::from(poll.run(&Fake::new(State::Running, &[long]).call()).await.unwrap());
+        assert_eq!(reply.cut.map(|it| it.bytes), Some(524_294));
+        assert_eq!((reply.text.len(), reply.spill.as_deref()), (524_288, Some("/spill/t1")));
     }
 
     #[tokio::test]

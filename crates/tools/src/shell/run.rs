@@ -280,9 +280,6 @@ impl Run {
 const ENDS_WITH_CALL: &str = "It ends when this call returns, because this process serves one call and exits. \
                               Run it in the foreground, or in a session that lasts.";
 
-/// Output so short that no dialect cuts it.
-const SHORT: usize = 4000;
-
 /// Whether a script can change its folder. Asking a shell where it ended costs a process, and most have not moved.
 fn may_move(script: &str) -> bool {
     ["cd", "pushd", "popd", "eval", "source", ". "].iter().any(|word| script.contains(word))
@@ -305,15 +302,14 @@ impl RunOut {
         if let Some(id) = &self.id {
             let next = if self.ends_with_call { ENDS_WITH_CALL } else { "ask for its status or its output by this id" };
             let text = format!("started in the background; process id: {id}\n{next}");
-            return self.reply(text);
+            return self.reply(String::new(), text);
         }
         let end = match (self.timed_out, self.cancelled) {
             (true, _) => "; timeout",
             (_, true) => "; canceled",
             _ => "",
         };
-        let text = format!("exit code: {}{end}\n{}", self.code(), self.with_remarks(&self.merged));
-        self.reply(text)
+        self.reply(format!("exit code: {}{end}\n", self.code()), self.merged.clone())
     }
 
     /// 001: `{stdout, stderr, exitCode}`.
@@ -332,46 +328,41 @@ impl RunOut {
             data["notes"] = remarks.into();
         }
         let json = Reply::json(data);
-        let reply = self.reply(String::new());
+        let reply = self.reply(String::new(), String::new());
         Reply { text: json.text, data: json.data, form: json.form, ..reply }
     }
 
     /// 002: the output, then `[exit code: N]` where it is not zero. A command that fails is no error.
     pub fn status_last(self) -> Reply {
-        let mut text = self.with_remarks(&self.merged);
-        let mut line = |said: String| {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(&said);
-        };
+        let mut reply = self.reply(String::new(), self.merged.clone());
         if self.timed_out {
-            line(format!("[{}]", self.timeout_told()));
+            push_line(&mut reply.after, &format!("[{}]", self.timeout_told()));
         }
         match self.code() {
             0 => {}
-            code => line(format!("[exit code: {code}]")),
+            code => push_line(&mut reply.after, &format!("[exit code: {code}]")),
         }
-        if text.is_empty() {
-            text.push_str("(no output)");
+        if reply.text.is_empty() && reply.after.is_empty() {
+            reply.text.push_str("(no output)");
         }
-        self.reply(text)
+        reply
     }
 
     /// 003: the output, or an error with the exit code and the output.
     pub fn text_or_error(self) -> Reply {
-        let output = self.with_remarks(&self.merged);
         let code = self.code();
-        let text = match (self.timed_out, code, output.is_empty()) {
-            (true, _, true) => self.timeout_told(),
-            (true, _, false) => format!("{}: {output}", self.timeout_told()),
-            (false, 0, true) => "command completed with no output".to_owned(),
-            (false, 0, false) => output,
-            (false, _, true) => format!("command exited with status {code}"),
-            (false, _, false) => format!("command exited with status {code}: {output}"),
+        let (before, text) = match (self.timed_out, code, self.merged.is_empty()) {
+            (true, _, true) => (String::new(), self.timeout_told()),
+            (true, _, false) => (format!("{}: ", self.timeout_told()), self.merged.clone()),
+            (false, 0, true) if self.remarks().is_empty() => {
+                (String::new(), "command completed with no output".to_owned())
+            }
+            (false, 0, _) => (String::new(), self.merged.clone()),
+            (false, _, true) => (String::new(), format!("command exited with status {code}")),
+            (false, _, false) => (format!("command exited with status {code}: "), self.merged.clone()),
         };
         let is_error = self.timed_out || code != 0;
-        Reply { is_error, ..self.reply(text) }
+        Reply { is_error, ..self.reply(before, text) }
     }
 
     /// 004: the output; a command that fails is an error whose first line is `Exit code N`. In the background, the id.
@@ -383,9 +374,8 @@ impl RunOut {
                 if self.ends_with_call { ENDS_WITH_CALL } else { "Ask for the task's output by this ID, or stop it." };
             let limit = limit.unwrap_or_default();
             let text = format!("Command running in background with ID: {id}. {next}{limit}{file}");
-            return self.reply(text);
+            return self.reply(String::new(), text);
         }
-        let output = self.with_remarks(&self.merged);
         let mut first = Vec::new();
         if self.timed_out {
             first.push(self.timeout_told());
@@ -395,9 +385,15 @@ impl RunOut {
             first.push(format!("Exit code {}", self.code()));
         }
         let is_error = !first.is_empty();
-        first.extend((!output.is_empty()).then_some(output));
-        let text = if first.is_empty() { "(Command completed with no output)".to_owned() } else { first.join("\n") };
-        Reply { is_error, ..self.reply(text) }
+        let before = first.into_iter().map(|line| line + "\n").collect::<String>();
+        let mut reply = self.reply(before, self.merged.clone());
+        if reply.text.is_empty() && reply.before.is_empty() && reply.after.is_empty() {
+            reply.text.push_str("(Command completed with no output)");
+        }
+        if reply.text.is_empty() {
+            reply.before.truncate(reply.before.trim_end().len());
+        }
+        Reply { is_error, ..reply }
     }
 
     fn code(&self) -> i32 {
@@ -413,22 +409,10 @@ impl RunOut {
         super::remarks(&self.state).into_iter().chain(self.strayed.clone()).collect()
     }
 
-    /// The output with what must be said beside it, at the end that stays when the whole is too long.
-    fn with_remarks(&self, text: &str) -> String {
-        let mut remarks = String::new();
-        self.remarks().iter().for_each(|remark| push_line(&mut remarks, &format!("[{remark}]")));
-        let mut text = text.to_owned();
-        if self.keep == Keep::Head && text.len() > SHORT {
-            push_line(&mut remarks, &text);
-            return remarks;
-        }
-        if !remarks.is_empty() {
-            push_line(&mut text, &remarks);
-        }
-        text
-    }
-
-    fn reply(&self, text: String) -> Reply {
+    /// The output, with what must be said beside it. Only the output is truncated.
+    fn reply(&self, before: String, text: String) -> Reply {
+        let mut after = String::new();
+        self.remarks().iter().for_each(|remark| push_line(&mut after, &format!("[{remark}]")));
         let data = json!({
             "stdout": self.stdout,
             "stderr": self.stderr,
@@ -441,6 +425,8 @@ impl RunOut {
         let cut = (self.unseen > 0).then(|| Cut { bytes: self.written, lines: self.merged.lines().count() as u64 });
         Reply {
             text,
+            before,
+            after,
             data: Some(data),
             cut,
             exit: self.exit,
@@ -488,7 +474,7 @@ mod tests {
         [RunOut::status_first, RunOut::streams, RunOut::status_last, RunOut::text_or_error, RunOut::merged_or_error]
             .map(|tell| {
                 let reply = tell(out.clone());
-                format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
+                format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text())
             })
     }
 
@@ -556,7 +542,7 @@ mod tests {
         let denials = vec!["writing /etc/x was refused by the sandbox".to_owned()];
         let state = State::Ended(Exit { code: 0, signal: None, left_behind: true, denials, dir: None });
         assert_eq!(
-            out(state, &["started\n"]).await.merged_or_error().text,
+            out(state, &["started\n"]).await.merged_or_error().full_text(),
             "started\n[A job remained when the command ended, and was ended with it. Start long jobs in the background.]\n\
              [writing /etc/x was refused by the sandbox]"
         );
@@ -617,7 +603,7 @@ mod tests {
         let call = fake.call();
         call.cancel.cancel();
         let out = Run { script: "sleep 99".into(), ..Run::default() }.run(&call).await.unwrap();
-        assert_eq!(out.status_first().text, "exit code: 143; canceled\nhalf");
+        assert_eq!(out.status_first().full_text(), "exit code: 143; canceled\nhalf");
         assert_eq!(fake.log()[1..], ["wait End", "stop", "forget"]);
     }
 
@@ -635,13 +621,12 @@ mod tests {
     async fn long_output_tells_its_true_size_and_keeps_the_remarks() {
         let long: &'static str = "x\n".repeat(super::super::SHOWN / 2 + 3).leak();
         let state = State::Ended(Exit { code: 1, signal: None, left_behind: true, denials: Vec::new(), dir: None });
-        for (keep, starts) in [(Keep::Head, true), (Keep::Tail, false)] {
+        for keep in [Keep::Head, Keep::Tail] {
             let run = Run { script: "yes".into(), keep, ..Run::default() };
             let reply = run.run(&Fake::new(state.clone(), &[long]).call()).await.unwrap().status_last();
             assert_eq!(reply.cut, Some(Cut { bytes: 524_294, lines: 262_144 }));
-            assert_eq!(
-                (reply.text.starts_with("[A job remained"), reply.text.ends_with("background.]\n[exit code: 1]")),
-                (starts, !starts)
+            assert!(
+                reply.after.starts_with("[A job remained") && reply.after.ends_with("background.]\n[exit code: 1]")
             );
         }
     }

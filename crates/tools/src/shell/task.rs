@@ -101,10 +101,10 @@ fn headline(id: &str, word: &str, waited: Option<Duration>) -> String {
 
 fn of_agent(report: AgentReport, waited: Option<Duration>) -> Reply {
     let word = agents::word(&report.state);
-    let why = match &report.state {
-        AgentState::Failed(why) => format!("\n[{why}]"),
-        _ => String::new(),
-    };
+    let mut after = agents::taken(&report);
+    if let AgentState::Failed(why) = &report.state {
+        after.insert_str(0, &format!("[{why}]\n"));
+    }
     let head = headline(&report.id, word, waited);
     let data = json!({
         "task_id": report.id,
@@ -114,35 +114,26 @@ fn of_agent(report: AgentReport, waited: Option<Duration>) -> Reply {
         "written": report.text.len(),
     });
     Reply {
-        text: format!("{head}{}{why}\n{}", agents::fenced(&report), agents::taken(&report)),
         data: Some(data),
         is_error: waited.is_some(),
-        spill: report.file,
-        media: report.media,
-        ..Reply::default()
+        spill: report.file.clone(),
+        media: report.media.clone(),
+        ..agents::fenced_between(&head, &report, &after)
     }
 }
 
 fn of_command(info: TaskInfo, output: Output, waited: Option<Duration>) -> Reply {
     let word = super::word(&info.state);
-    let mut text = headline(&info.id.0, word, waited);
-    if output.skipped > 0 {
-        let place = info.file.as_ref().map(|file| format!("; all of it is in {file}")).unwrap_or_default();
-        text.push_str(&format!("[{} earlier bytes are not shown{place}]\n", output.skipped));
-    }
-    text.push_str(if output.merged.is_empty() { "(no output)" } else { &output.merged });
+    let before = headline(&info.id.0, word, waited);
+    let text = if output.merged.is_empty() { "(no output)".to_owned() } else { output.merged.clone() };
     let exit = info.state.exit();
     let ended = match &info.state {
         State::TimedOut(exit) => Some(format!("timed out after {}; exit code {}", super::seconds(info.ran), exit.code)),
         State::Ended(exit) if exit.code != 0 => Some(format!("exit code {}", exit.code)),
         _ => None,
     };
-    for line in ended.into_iter().chain(super::remarks(&info.state)) {
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&format!("[{line}]"));
-    }
+    let after: Vec<String> =
+        ended.into_iter().chain(super::remarks(&info.state)).map(|line| format!("[{line}]")).collect();
     let data = json!({
         "task_id": info.id.0,
         "status": word,
@@ -151,7 +142,10 @@ fn of_command(info: TaskInfo, output: Output, waited: Option<Duration>) -> Reply
         "written": info.written,
     });
     Reply {
+        before,
         text,
+        after: after.join("\n"),
+        cut: super::left_out(&info, &output),
         data: Some(data),
         is_error: waited.is_some(),
         exit: exit.map(|exit| exit.code),
@@ -243,7 +237,7 @@ mod tests {
 
     async fn ask<T: Tool>(fake: &Arc<Fake>, tool: T) -> String {
         let reply: Reply = tool.run(&fake.call()).await.map_or_else(Into::into, Into::into);
-        format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text)
+        format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text())
     }
 
     fn output(block: bool) -> TaskOutput {
@@ -275,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_is_a_task_as_well() {
-        let told = |reply: Reply| format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.text);
+        let told = |reply: Reply| format!("{}{}", if reply.is_error { "error: " } else { "" }, reply.full_text());
         let read = |state| async {
             let tool = TaskOutput { id: "a1".into(), ..output(true) };
             told(tool.run(&FakeAgents::call(state)).await.map_or_else(Into::into, Into::into))

@@ -2,6 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use helve_contract::SavedText;
+
+/// How many characters of a folded line stand in one.
+pub(super) const FOLDED: usize = 1000;
+
 /// Some lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -21,6 +26,10 @@ pub struct Page {
     pub encoding: Option<String>,
     /// The last line that is shown has an end.
     pub(super) ended: bool,
+    /// Number of the first line that is longer than a page.
+    pub(super) long: Option<u64>,
+    /// That line in full, folded into lines that fit into a page.
+    pub(super) folded: Option<String>,
 }
 
 /// Lines in one piece of memory, each with its end.
@@ -126,6 +135,13 @@ impl Page {
             .next()
             .map(|next| format!("lines {}-{} of {}; go on with {}", self.start, next - 1, self.total, hint(next)));
         [empty, self.encoding.clone(), more].into_iter().flatten().collect()
+    }
+
+    /// The line that is longer than a page, to be saved beside the reply: no offset leads into a line.
+    #[must_use]
+    pub fn saved(&self) -> Option<SavedText> {
+        let (line, text) = (self.long?, self.folded.clone()?);
+        Some(SavedText { what: format!("line {line} in full, folded at {FOLDED} characters"), text })
     }
 
     /// The line after the last one shown, if there is one.

@@ -372,6 +372,9 @@ impl Scan {
             return Err(Error::failed(format!("{path} {has}; line {start} is past its end")));
         }
         let shown = self.kept.len() as u64;
+        // What `max_line` cuts is cut on purpose.
+        let is_long = |(line, length): (&[u8], u64)| (line.len() as u64) < length;
+        let long = (self.max_line == usize::MAX).then(|| self.lines_kept().position(is_long)).flatten();
         let more = self.full.or((!whole || start + shown <= count).then_some(CutBy::Lines));
         let lines = self.as_they_are().unwrap_or_else(|| self.one_by_one(whole));
         let total = if whole { Total::Exactly(count) } else { Total::MoreThan(count.saturating_sub(1)) };
@@ -384,6 +387,8 @@ impl Scan {
             size,
             encoding: self.format.note(),
             ended: self.last_ended,
+            long: long.map(|at| start + at as u64),
+            folded: None,
         })
     }
 
