@@ -28,6 +28,7 @@ use crate::{
 ///
 /// With `Ssh` and `E2b` the session's first root is [`far_workspace`](Self::far_workspace). Other roots stay here.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one value for each session")]
 pub enum HostSettings {
     /// This machine.
     Local(SandboxSettings),

@@ -400,10 +400,14 @@ async fn after_a_kill_the_next_start_does_the_check() {
         engine.wait().unwrap();
         assert_eq!(fs::read_to_string(setup.path("sub/.mcp.json")).unwrap(), "evil\n", "{level:?}");
         assert_eq!(setup.place.names(), ["sub"], "{level:?}: nothing else is left");
-        let told = setup.sandbox(level).recover(&[setup.place.0.clone()]).await.join("\n");
+        let told = setup.sandbox(level).recover(std::slice::from_ref(&setup.place.0)).await.join("\n");
         assert_eq!(fs::read_to_string(setup.moved(&told, "sub/.mcp.json")).unwrap(), "evil\n", "{level:?}");
         assert!(!setup.path("sub/.mcp.json").exists(), "{level:?}");
-        assert_eq!(setup.sandbox(level).recover(&[setup.place.0.clone()]).await, [""; 0], "{level:?}: it is done once");
+        assert_eq!(
+            setup.sandbox(level).recover(std::slice::from_ref(&setup.place.0)).await,
+            [""; 0],
+            "{level:?}: it is done once"
+        );
     }
 }
 
