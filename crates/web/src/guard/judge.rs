@@ -1,6 +1,7 @@
 //! The guard: an address goes in, the places that may be dialled come out, or the rule that forbids it.
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -105,6 +106,23 @@ impl Guard {
         Ok(())
     }
 
+    /// Why a name has no address. A name that the operator wrote is not the model's to spell.
+    fn not_found(&self, host: &str, error: &io::Error) -> Error {
+        Error::failed(if is_unanswered(error) {
+            format!(
+                "{host} was not reached: names cannot be looked up now ({error}). The network or its name server is \
+                 down. Try again later, or go on without it"
+            )
+        } else if matches!(self.reach, Reach::Listed) {
+            format!(
+                "{host} was not reached: there is no such name ({error}). This session is set up with it; ask the user \
+                 to check the settings"
+            )
+        } else {
+            format!("{host} could not be found ({error}); check the spelling")
+        })
+    }
+
     async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>> {
         if let Some(address) = target.address() {
             return Ok(vec![SocketAddr::new(address, target.port())]);
@@ -113,7 +131,7 @@ impl Guard {
         let found = timeout(LOOKUP, self.resolver.resolve(host, target.port())).await;
         let mut found = found
             .map_err(|_| Error::failed(format!("{host} could not be looked up within {} seconds", LOOKUP.as_secs())))?
-            .map_err(|error| Error::failed(format!("{host} could not be found ({error}); check the spelling")))?;
+            .map_err(|error| self.not_found(host, &error))?;
         if found.is_empty() {
             return Err(Error::failed(format!("{host} has no address; check the spelling")));
         }
@@ -186,9 +204,14 @@ fn refused(target: &Target, why: &str) -> Error {
     ))
 }
 
+/// Whether no name server gave an answer: what `getaddrinfo` says for `EAI_AGAIN`, in glibc and musl.
+fn is_unanswered(error: &io::Error) -> bool {
+    let text = error.to_string();
+    ["Temporary failure in name resolution", "Try again"].iter().any(|it| text.contains(it))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
 
     use async_trait::async_trait;
 
@@ -267,6 +290,27 @@ mod tests {
         ] {
             assert_eq!(asked(&guard, text), expected);
         }
+    }
+
+    /// A name server that cannot be reached.
+    struct Down;
+
+    #[async_trait]
+    impl Resolve for Down {
+        async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+            let why = "failed to lookup address information: Temporary failure in name resolution";
+            Err(io::Error::other(why))
+        }
+    }
+
+    #[test]
+    fn a_name_that_nobody_misspelt_is_not_called_misspelt() {
+        let down = Guard::new().with_resolver(Arc::new(Down));
+        let told = asked(&down, "https://good.example/");
+        assert!(told.contains("The network or its name server is down") && !told.contains("spelling"), "{told}");
+        let service = Guard::new().with_resolver(Arc::new(BOOK)).only_listed().allowing(["nowhere.example"]).unwrap();
+        let told = asked(&service, "https://nowhere.example/");
+        assert!(told.contains("check the settings") && !told.contains("spelling"), "{told}");
     }
 
     #[test]
