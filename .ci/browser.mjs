@@ -168,6 +168,7 @@ const script = {
     { when: 'Your task is l1.', steps: [silence] },
     { when: 'Count to three', steps: [{ text: 'One, two, three.', usage }] },
     { when: 'Let somebody count', steps: [order, { text: 'It counted.', usage }] },
+    { when: 'Read my files', steps: [{ text: 'Both files are read.', usage, expect: 'dropped words' }] },
     { when: 'Think for long', steps: [silence, { text: 'I have stopped.', usage }] },
   ],
   steps: [
@@ -459,6 +460,36 @@ const run = async () => {
     await page.locator('.said.assistant', { hasText: 'Metres it is.' }).waitFor();
     await page.waitForFunction(() => !document.querySelector('#sessions-main .mark-run'));
     await shoot(page, 'talk-1280');
+  });
+
+  await story('files are chosen, dropped, removed and sent', async () => {
+    await go(page, 'sessions/new');
+    await page.locator('#say').fill('Read my files.');
+    const file = (name, words) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(words) });
+    await page.locator('#attach').setInputFiles([file('chosen.txt', 'chosen words'), file('wrong.txt', 'not these')]);
+    await page.getByRole('button', { name: 'Remove wrong.txt' }).click();
+    const carried = await page.evaluateHandle(() => {
+      const data = new DataTransfer();
+      data.items.add(new File(['dropped words'], 'dropped.txt', { type: 'text/plain' }));
+      return data;
+    });
+    await page.locator('.composer').dispatchEvent('dragover', { dataTransfer: carried });
+    await page.locator('.composer.drop').waitFor();
+    await page.locator('.composer').dispatchEvent('drop', { dataTransfer: carried });
+    await page.locator('.files li', { hasText: 'dropped.txt' }).waitFor();
+    must((await page.locator('.files li').count()) === 2, 'two files are attached');
+    await page.locator('#say').press('Enter');
+    const said = page.locator('.said.user', { hasText: 'dropped.txt (text/plain, 13 bytes)' });
+    await said.waitFor();
+    must(!(await said.innerText()).includes('wrong.txt'), 'what was removed is not sent');
+    await page.locator('.said.assistant', { hasText: 'Both files are read.' }).waitFor();
+    must((await page.locator('.files li').count()) === 0, 'the files went with the message');
+    await page.evaluate(() => {
+      const data = new DataTransfer();
+      for (let index = 0; index < 17; index++) data.items.add(new File(['x'], index + '.txt'));
+      document.querySelector('.composer').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
+    });
+    await page.locator('.toast', { hasText: 'One message takes 16 files at most.' }).waitFor();
   });
 
   await story('a note is added, changed and found', async () => {

@@ -8,11 +8,11 @@ use std::{
 
 use helve_contract::{
     CancellationToken, Error, Result, Session,
-    ports::{Message, Part, Spent},
+    ports::{Attachment, Message, Part, Spent},
 };
 use helve_engine::Engine;
 
-use crate::{Event, Need, Watcher, Workshop, history::History, model::Model, turn::Turn};
+use crate::{Event, Need, Watcher, Workshop, attachments, history::History, model::Model, turn::Turn};
 
 /// One conversation. Its messages are in the session's store, so that it can be taken up again by its id.
 #[derive(Clone)]
@@ -150,12 +150,18 @@ impl Agent {
     /// Says something to the model, and works until it has answered; then what was to follow. The history is valid
     /// whatever happens, and every message in it is kept before the next step is taken. An error is the store's.
     pub async fn turn(&self, words: Vec<Part>) -> Result<Outcome> {
+        self.turn_with(words, Vec::new()).await
+    }
+
+    /// The same, with files. Tools can save them until the next turn begins. The model sees images, text and the names
+    /// of everything else; contents are tagged as untrusted.
+    pub async fn turn_with(&self, words: Vec<Part>, files: Vec<Attachment>) -> Result<Outcome> {
         for part in &words {
             if let Part::Text { text } = part {
                 self.session.taint.hears(text);
             }
         }
-        self.work(Some(words)).await
+        self.work(Some((words, files))).await
     }
 
     /// Says something in plain words.
@@ -183,9 +189,17 @@ impl Agent {
         Turn::open(self, None, &cancel).await?.squeeze(2).await
     }
 
-    async fn work(&self, words: Option<Vec<Part>>) -> Result<Outcome> {
+    async fn work(&self, said: Option<(Vec<Part>, Vec<Attachment>)>) -> Result<Outcome> {
         let _alone = self.handle.inner.busy.lock().await;
         let cancel = self.handle.arm();
+        let words = match said {
+            None => None,
+            Some((mut words, files)) => {
+                words.extend(attachments::parts(&self.engine, &self.session, &files).await);
+                self.session.ports.channels.set_attachments(&self.session.id, files);
+                Some(words)
+            }
+        };
         let mut outcome = Turn::open(self, words, &cancel).await?.run().await?;
         while outcome.ended == Ended::Done
             && let Some(next) = self.handle.next_follow_up()

@@ -42,9 +42,14 @@ impl History {
                 history.view = history.since(0).await?;
             }
         }
-        for part in history.view.iter().flat_map(|message| &message.parts) {
-            if let Part::ToolResult { content, .. } = part {
-                history.session.taint.recalls(content);
+        for message in &history.view {
+            for part in &message.parts {
+                match part {
+                    Part::ToolResult { content, .. } => history.session.taint.recalls(content),
+                    // The text of a file that was attached. The name of an image tells nothing about its content.
+                    Part::Text { text } if message.role == Speaker::User => history.session.taint.recalls(text),
+                    _ => {}
+                }
             }
         }
         Ok(history)

@@ -5,6 +5,7 @@
 
 mod agent;
 mod agents;
+mod attachments;
 mod calls;
 mod circles;
 mod compact;
@@ -20,6 +21,7 @@ mod workshop;
 
 pub use agent::{Agent, Budget, Charges, Ended, Handle, Outcome};
 pub use agents::{Hands, Inbox, Kind, Kinds, Limits, MODEL_ALIASES, Seat, Supervisor, Wake};
+pub use attachments::ATTACHED;
 pub use event::{Event, Watcher};
 pub use helve_engine::Engine;
 pub use workshop::{Need, Workshop};

@@ -1,5 +1,6 @@
 //! `helve`: the tools of an agent, from the command line and as a server.
 
+mod attach;
 mod commands;
 mod terminal;
 mod tokens;

@@ -81,7 +81,7 @@ settings! {
         agents: AgentsConfig;
         /// `helve chat`.
         chat: ChatConfig;
-        /// The colours of the terminal and the web UI.
+        /// The colours of the page of `helve serve`. A choice made in the page wins.
         theme: Theme = Theme::Auto, May;
         /// The store.
         store: StoreConfig;

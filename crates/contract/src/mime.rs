@@ -1,7 +1,8 @@
-//! What kind of file some bytes are: by their first ones, else by the name.
+//! MIME types of files, from their first bytes or their names.
 
-/// The MIME type of a file.
-pub(super) fn mime(name: &str, bytes: &[u8]) -> &'static str {
+/// The MIME type of a file: from its first bytes, else from its name where the bytes are UTF-8 text.
+#[must_use]
+pub fn sniff_mime(name: &str, bytes: &[u8]) -> &'static str {
     let begins = |with: &[u8]| bytes.starts_with(with);
     let at = |from: usize, what: &[u8]| bytes.get(from..).is_some_and(|it| it.starts_with(what));
     match () {

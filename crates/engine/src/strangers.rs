@@ -1,8 +1,8 @@
 //! What strangers say: marked as data with its origin, and remembered, in one way for every tool.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
-use helve_contract::{Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply};
+use helve_contract::{Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply, Session};
 use serde_json::Value;
 
 use crate::{Engine, builder, gate};
@@ -99,6 +99,25 @@ impl Engine {
             _ => {}
         }
         reply.origin = Some(origin);
+    }
+}
+
+impl Engine {
+    /// Prepares untrusted text that reaches a model without a tool call, such as a file that a user attached: tags it as
+    /// data with its origin, remembers the origin in the session, redacts secrets and escapes invisible characters.
+    #[must_use]
+    pub fn tag_untrusted(&self, session: &Arc<Session>, id: &str, origin: &str, text: &str) -> String {
+        let call = Call::new(id, session.clone());
+        if session.taint.note(origin) {
+            let data = serde_json::json!({ "callId": id, "agentId": session.agent, "origin": origin });
+            // The record of calls is not a reason to lose the text.
+            _ = self.events.emit("taint", self.scrub.cleaned(data));
+        }
+        session.taint.addresses_in(text);
+        let mut reply = Reply { text: Fence::new(&call, origin, text).around(text), ..Reply::default() };
+        self.scrub.reply(&mut reply);
+        crate::unseen::show(&mut reply);
+        reply.text
     }
 }
 

@@ -63,11 +63,11 @@ impl User for ElicitUser {
     }
 
     async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
-        Nobody.setting(call, name).await
+        self.otherwise.setting(call, name).await
     }
 
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
-        Nobody.set_setting(call, name, value).await
+        self.otherwise.set_setting(call, name, value).await
     }
 }
 

@@ -5,24 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use helve_contract::{
-    Result,
-    ports::{Channels, NoChannels},
-};
+use helve_contract::{Result, ports::Channels};
 use helve_web::channels::{Outlets, Stdout};
 
 use crate::{config::Settings, remark};
 
-/// The channels of a session. What cannot be opened is said, and leaves the session without any.
+/// The channels of a session. What cannot be opened is said, and leaves the session without any. Attachments of the
+/// user's turns need no channel.
 pub fn open(settings: &Settings) -> Arc<dyn Channels> {
-    match outlets(settings) {
-        Ok(Some(outlets)) => Arc::new(outlets),
-        Ok(None) => Arc::new(NoChannels),
-        Err(error) => {
-            remark!("helve: there are no channels: {error}");
-            Arc::new(NoChannels)
-        }
-    }
+    let outlets = outlets(settings).unwrap_or_else(|error| {
+        remark!("helve: there are no channels: {error}");
+        None
+    });
+    Arc::new(outlets.unwrap_or_default())
 }
 
 fn outlets(settings: &Settings) -> Result<Option<Outlets>> {

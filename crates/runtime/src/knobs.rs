@@ -1,44 +1,50 @@
-//! Settings that a model may see while it works, and the few that it may change until the conversation ends.
+//! Settings that a model can read while it works, and the few that it can set until its session ends.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use helve_contract::{Error, Result, nearest};
+use helve_contract::{
+    Call, Error, Result, async_trait, nearest,
+    ports::{Question, Todo, User, Verdict},
+};
 use serde_json::Value;
 
 use crate::config::{KEYS, Settings};
 
-/// What a model may change: nothing that widens what it may do or spend.
-const CHANGEABLE: [&str; 3] = ["model.name", "model.small", "chat.reasoning"];
-/// What a model need not know: where keys are, and who else is reached.
-const HIDDEN: [&str; 8] = [
-    "secrets.canaries",
-    "model.key_env",
-    "scrub.secrets_env",
-    "mcp.servers",
-    "plugins",
-    "tools.plugins",
-    "host_commands.key",
-    "state_dir",
-];
+/// What a model can set: nothing that widens what it may do or spend.
+const SETTABLE: [&str; 4] = ["model.name", "model.small", "theme", "chat.reasoning"];
+/// Settings with secrets in them: canaries, and tables whose environments and headers may hold keys.
+const SECRET: [&str; 5] = ["secrets.canaries", "mcp.servers", "plugins", "tools.plugins", "channels"];
+/// Sessions whose changes are kept at once.
+const MAX_SESSIONS: usize = 1024;
 
-/// The settings of a conversation.
+/// The settings of one session.
 pub struct Knobs {
     values: Mutex<BTreeMap<&'static str, Value>>,
 }
 
+/// The full name of a setting; `model` is short for `model.name`.
+fn full_name(name: &str) -> &str {
+    if name == "model" { "model.name" } else { name }
+}
+
 impl Knobs {
-    /// As the settings say.
+    /// The values of the settings.
     pub fn new(settings: &Settings) -> Self {
-        let shown = settings.all().filter(|(key, _)| !HIDDEN.contains(&key.name));
+        let shown = settings.all().filter(|(key, _)| !SECRET.contains(&key.name));
         Self { values: Mutex::new(shown.map(|(key, setting)| (key.name, setting.value.clone())).collect()) }
     }
 
-    /// A setting, if there is one of this name that may be seen.
+    /// A copy whose changes do not come back.
+    fn fork(&self) -> Self {
+        Self { values: Mutex::new(self.lock().clone()) }
+    }
+
+    /// A setting. `None`: there is none of this name, or it is secret.
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.lock().get(full_name(name)).cloned()
     }
 
     /// A setting that is text.
@@ -46,23 +52,128 @@ impl Knobs {
         self.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// Changes a setting that may be changed; the value before and the one now.
+    /// Records the model that answers, where the settings name none and one was found.
+    pub fn found_model(&self, name: &str) {
+        let mut values = self.lock();
+        let model = values.entry("model.name").or_default();
+        if model.is_null() {
+            *model = name.into();
+        }
+    }
+
+    /// Sets a value; answers the one before and the one now. The error for any other key says how a person changes it.
     pub fn set(&self, name: &str, value: Value) -> Result<(Value, Value)> {
-        let Some(key) = KEYS.iter().find(|key| key.name == name && CHANGEABLE.contains(&key.name)) else {
-            let near = nearest(name, CHANGEABLE).first().map(|it| format!("; did you mean {it}?")).unwrap_or_default();
-            return Err(Error::failed(format!(
-                "`{name}` cannot be changed from here{near} Only these can: {}. Ask the user to change others",
-                CHANGEABLE.join(", ")
-            )));
+        let full = full_name(name);
+        let Some(key) = KEYS.iter().find(|key| key.name == full && SETTABLE.contains(&key.name)) else {
+            return Err(not_settable(name));
         };
         let value = match value {
             Value::String(text) => key.kind.parse(&text),
             value => key.kind.check(value),
         };
         let value = value.map_err(|why| Error::failed(format!("`{name}` {why}")))?;
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = values.insert(key.name, value.clone()).unwrap_or_default();
+        let before = self.lock().insert(key.name, value.clone()).unwrap_or_default();
         Ok((before, value))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Value>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_settable(name: &str) -> Error {
+    let names = "model, model.small, theme, chat.reasoning";
+    let shown: String = name.chars().take(64).collect();
+    let shown = shown.escape_debug();
+    if KEYS.iter().any(|key| key.name == full_name(name)) {
+        return Error::failed(format!(
+            "`{shown}` cannot be set from a session; only {names} can. Ask the user to start helve with \
+             `--set {shown}=VALUE`, or to set it in the file that `helve config path` prints"
+        ));
+    }
+    let near = nearest(name, KEYS.iter().map(|key| key.name));
+    let near = near.first().map(|it| format!(" Did you mean `{it}`?")).unwrap_or_default();
+    Error::failed(format!("there is no setting `{shown}`.{near} Settable here: {names}"))
+}
+
+/// The settings of many sessions: each has its own changes.
+pub struct SessionKnobs {
+    base: Knobs,
+    changed: Mutex<BTreeMap<String, Arc<Knobs>>>,
+}
+
+impl SessionKnobs {
+    /// The values of the settings.
+    pub fn new(settings: &Settings) -> Self {
+        Self { base: Knobs::new(settings), changed: Mutex::default() }
+    }
+
+    /// What every session begins with.
+    pub fn base(&self) -> &Knobs {
+        &self.base
+    }
+
+    /// A setting of a session.
+    pub fn get(&self, session: &str, name: &str) -> Option<Value> {
+        match self.lock().get(session) {
+            Some(knobs) => knobs.get(name),
+            None => self.base.get(name),
+        }
+    }
+
+    /// A setting of a session that is text.
+    pub fn text(&self, session: &str, name: &str) -> Option<String> {
+        self.get(session, name)?.as_str().map(str::to_owned)
+    }
+
+    /// Sets a value for one session; answers the one before and the one now.
+    pub fn set(&self, session: &str, name: &str, value: Value) -> Result<(Value, Value)> {
+        let mut changed = self.lock();
+        if !changed.contains_key(session) && changed.len() >= MAX_SESSIONS {
+            changed.pop_first();
+        }
+        let knobs = changed.entry(session.to_owned()).or_insert_with(|| Arc::new(self.base.fork())).clone();
+        drop(changed);
+        knobs.set(name, value)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Knobs>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A user port that answers questions about settings, and leaves everything else to another.
+pub struct SettingsUser {
+    inner: Arc<dyn User>,
+    knobs: Arc<SessionKnobs>,
+}
+
+impl SettingsUser {
+    /// `inner` answers everything but settings.
+    pub fn new(inner: Arc<dyn User>, knobs: Arc<SessionKnobs>) -> Self {
+        Self { inner, knobs }
+    }
+}
+
+#[async_trait]
+impl User for SettingsUser {
+    async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
+        self.inner.ask(call, questions).await
+    }
+    async fn show_todos(&self, call: &Call, todos: &[Todo]) {
+        self.inner.show_todos(call, todos).await;
+    }
+    async fn planning(&self, call: &Call) -> bool {
+        self.inner.planning(call).await
+    }
+    async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
+        self.inner.approve_plan(call, plan).await
+    }
+    async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
+        Ok(self.knobs.get(&call.session.id, name))
+    }
+    async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
+        self.knobs.set(&call.session.id, name, value).map(|(before, _)| before)
     }
 }
 
@@ -93,6 +204,26 @@ mod tests {
             assert!(!changed || !guards.iter().any(|guard| key.name.starts_with(guard)), "{}", key.name);
         }
         assert!(knobs.set("model.base_url", json!("http://evil.example/")).is_err());
-        assert!(HIDDEN.contains(&"secrets.canaries"), "a bait that is known is none");
+        assert!(SECRET.contains(&"secrets.canaries"), "a bait that is known is none");
+    }
+
+    #[test]
+    fn every_settable_key_exists_and_has_an_alias_or_its_own_name() {
+        let knobs = Knobs { values: Mutex::default() };
+        for (name, value) in [
+            ("model", json!("qwen3")),
+            ("model.name", json!("qwen3")),
+            ("model.small", json!("tiny")),
+            ("theme", json!("dark")),
+            ("chat.reasoning", json!("true")),
+        ] {
+            knobs.set(name, value).unwrap();
+        }
+        assert_eq!(knobs.get("model"), Some(json!("qwen3")));
+        assert_eq!(knobs.get("chat.reasoning"), Some(json!(true)));
+        assert!(knobs.set("theme", json!("loud")).is_err());
+        let told = |name: &str| knobs.set(name, json!("x")).unwrap_err().to_string();
+        assert!(told("sandbox.level").contains("`--set sandbox.level=VALUE`"));
+        assert!(told("sandbox.leval").contains("Did you mean `sandbox.level`?"));
     }
 }

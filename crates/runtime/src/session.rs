@@ -6,14 +6,16 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 use helve_agent::Need;
 use helve_contract::{
     Access, Ports, Reading, Session,
-    ports::{Host, Nobody},
+    ports::{Host, Nobody, User},
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
     crew,
     fault::Fault,
-    guard, outside, schedules,
+    guard,
+    knobs::SettingsUser,
+    outside, schedules,
     setup::{self, HAND, Room, Wish},
     state,
     undo::Remembering,
@@ -143,7 +145,7 @@ impl<'a> SessionBuilder<'a> {
         let mut ports = parent.ports.clone();
         let somebody = bench.whom(need);
         if somebody.is_none() {
-            ports.user = Arc::new(Nobody);
+            ports.user = self.nobody();
         }
         let mode = match need.mode {
             None => above.mode().clone(),
@@ -182,10 +184,13 @@ impl<'a> SessionBuilder<'a> {
         ports.store = bench.store().clone();
         ports.web = web::read_by(bench.weak(), ports.web);
         ports.agents = self.need.agents.clone().unwrap_or_else(|| bench.agents_on_demand(dialect.name));
-        if let Some(somebody) = self.somebody() {
-            ports.user = somebody.user.clone();
-        }
+        ports.user = self.somebody().map_or_else(|| self.nobody(), |it| it.user.clone());
         ports
+    }
+
+    /// A user who cannot be asked, with the settings of the session.
+    fn nobody(&self) -> Arc<dyn User> {
+        Arc::new(SettingsUser::new(Arc::new(Nobody), self.bench.knobs().clone()))
     }
 
     /// Whom the session can ask.

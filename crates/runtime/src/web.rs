@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use helve_agent::model::{Ask, ModelError, Piece};
+use helve_agent::{
+    Workshop as _,
+    model::{Ask, ModelError, Piece},
+};
 use helve_contract::{
     Call, Error, Result as Outcome, async_trait,
     ports::{Fetch, Fetched, Message, NoWeb, Part, Speaker, Web, WebQuery, WebResults},
@@ -13,6 +16,7 @@ use helve_web::{
     guard::Guard,
     search::{Search, Settings as Provider},
 };
+use serde_json::Value;
 
 use crate::{config::Settings, remark, state, workshop::Bench};
 
@@ -92,7 +96,11 @@ impl Web for Read {
 
     async fn answer(&self, call: &Call, text: &str, question: &str) -> Outcome<Option<String>> {
         let Some(bench) = self.bench.upgrade() else { return Ok(None) };
-        let Some(model) = bench.reading_model().await? else { return self.web.answer(call, text, question).await };
+        let Some(usual) = bench.reading_model().await? else { return self.web.answer(call, text, question).await };
+        // The session may have set another small model.
+        let chosen = call.user().setting(call, "model.small").await?;
+        let chosen = chosen.as_ref().and_then(Value::as_str).map(|name| bench.model(Some(name))).transpose()?;
+        let model = chosen.unwrap_or(usual);
         let end = text.char_indices().nth(MOST).map_or(text.len(), |(at, _)| at);
         let cut = if end < text.len() { "\n[the rest of the page is left out]" } else { "" };
         let mark = state::random_id().map_err(|error| Error::failed(error.to_string()))?;

@@ -28,6 +28,7 @@ use crate::{
     config::{Seconds, Settings},
     crew,
     fault::Fault,
+    knobs::SessionKnobs,
     outside::Wanted as External,
     session::{OpenSession, SessionBuilder},
     setup::{self, Imports, Room, Wish},
@@ -58,6 +59,7 @@ pub struct Bench {
     /// One for each dialect, made when it is first needed.
     supervisors: Mutex<BTreeMap<String, Arc<Supervisor>>>,
     mode: ModeSwitch,
+    knobs: Arc<SessionKnobs>,
     memory: Arc<Memory>,
     made: Mutex<HashMap<String, Made>>,
     /// Whose they are, oldest first. They are cleared away when the program ends, or when there are many and nobody is
@@ -142,6 +144,7 @@ impl Bench {
             overheard,
             memory: Memory::new(state.join("undo")),
             mode: ModeSwitch::new(mode),
+            knobs: Arc::new(SessionKnobs::new(&settings)),
             imports,
             _yard: yard,
             tasks: runtime.handle().clone(),
@@ -162,6 +165,11 @@ impl Bench {
     /// The same object, for what must not keep it alive.
     pub(crate) fn weak(&self) -> Weak<Self> {
         self.me.clone()
+    }
+
+    /// The settings that tools of every session read and set.
+    pub fn knobs(&self) -> &Arc<SessionKnobs> {
+        &self.knobs
     }
 
     /// A session in the making.

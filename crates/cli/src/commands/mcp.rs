@@ -3,7 +3,10 @@
 use std::{path::Path, process::ExitCode, sync::Arc, thread};
 
 use helve_agent::Need;
-use helve_contract::{Effects, Reading, ports::User};
+use helve_contract::{
+    Effects, Reading,
+    ports::{Nobody, User},
+};
 use helve_engine::{Engine, Mode, ModeSwitch};
 use helve_mcp::{ElicitApprover, ElicitUser, Options, Server, serve_stdio};
 use helve_runtime::{Caller, OpenSession};
@@ -12,6 +15,7 @@ use super::{Choice, http, install};
 use crate::{
     config::{Flag, Settings},
     fault::{Fault, Outcome},
+    knobs::SettingsUser,
     remark, setup, state,
     workshop::{Bench, Reach, Somebody},
 };
@@ -122,10 +126,8 @@ pub(super) fn client_session(
     // The client asks its user itself. Deny rules, path rules and the sandbox hold in every mode.
     let mode = ModeSwitch::new(setup::mode(bench.settings()).unwrap_or(Mode::Open));
     let user = ElicitUser::new(approver.clone(), mode.clone());
-    let user = match fallback {
-        Some(fallback) => user.or(fallback),
-        None => user,
-    };
+    let settings = || Arc::new(SettingsUser::new(Arc::new(Nobody), bench.knobs().clone()));
+    let user = user.or(fallback.unwrap_or_else(|| settings()));
     let client = Somebody { user: Arc::new(user), approver: Some(approver.clone()), reach: Reach::Everywhere };
     bench.session(need).caller(Caller::Client(client, mode)).build()
 }

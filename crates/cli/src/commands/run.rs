@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::{self, IsTerminal as _, Read as _},
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -11,13 +12,14 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_agent::{Ended, Event, Outcome as Turned, Watcher};
 use helve_contract::{
     Call, Error, Result, async_trait,
-    ports::{Nobody, Question, Spent, Todo, User, Verdict},
+    ports::{Attachment, Nobody, Part, Question, Spent, Todo, User, Verdict},
 };
 use helve_engine::{Mode, ModeSwitch};
 use serde_json::{Value, json};
 
 use super::Choice;
 use crate::{
+    attach,
     config::Flag,
     fault::{FAILED, Fault, Outcome},
     knobs::Knobs,
@@ -58,11 +60,15 @@ Examples:
   helve run \"fix the failing test\" --mode acceptEdits
   git diff | helve run - --model qwen3 --dialect solo < review.txt
   helve run \"what changed here?\" --json | jq -r 'select(.type==\"text\").text'
+  helve run \"what is wrong here?\" --attach screenshot.png --attach build.log
   helve run --continue \"and now the docs\"")]
 pub(crate) struct Args {
     /// What to do; `-`, or nothing with a pipe, reads it from standard input.
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// Send this file with the task; may be repeated. Images and texts are shown to the model.
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     #[command(flatten)]
     choice: Choice,
     #[command(flatten)]
@@ -122,15 +128,19 @@ impl Args {
         }
         let resumes = self.go_on || self.session.is_some();
         let prompt = prompt(self.prompt.as_deref(), resumes)?;
+        let files = attach::read(&self.attach, &[])?;
         let dialect = super::dialect(&settings)?;
         let runtime = setup::runtime()?;
         let knobs = Arc::new(Knobs::new(&settings));
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let teller = Arc::new(Teller::new(self.json, bench.memory().clone()));
-        let user = Headless { teller: teller.clone(), knobs, mode: bench.mode().clone() };
+        let user = Headless { teller: teller.clone(), knobs: knobs.clone(), mode: bench.mode().clone() };
         bench.meet(Somebody { user: Arc::new(user), approver: None, reach: Reach::Seated });
         let code = runtime.block_on(async {
             bench.find_model(None).await?;
+            if let Some(endpoint) = bench.endpoint() {
+                knobs.found_model(&endpoint.model);
+            }
             let watcher: Watcher = {
                 let teller = teller.clone();
                 Arc::new(move |event| teller.hear(event))
@@ -144,7 +154,7 @@ impl Args {
             let talk = talk::open(&bench, wanted, how, watcher).await?;
             teller.begin(&talk);
             bench.memory().begin();
-            let turned = work(&talk, prompt).await;
+            let turned = work(&talk, prompt, files).await;
             setup::end_tasks(talk.agent.session.clone()).await;
             setup::end_servers(bench.servers()).await;
             Ok::<_, Fault>(teller.end(&talk, turned?))
@@ -156,11 +166,13 @@ impl Args {
 }
 
 /// Works until the model is done; the first interrupt stops the turn, the second one the program.
-async fn work(talk: &talk::Talk, prompt: Option<String>) -> Result<Turned, Fault> {
+async fn work(talk: &talk::Talk, prompt: Option<String>, files: Vec<Attachment>) -> Result<Turned, Fault> {
     let work = async {
-        let mut turned = match prompt {
-            Some(prompt) => talk.agent.say(&prompt).await?,
-            None => talk.agent.go_on().await?,
+        let mut turned = if prompt.is_none() && files.is_empty() {
+            talk.agent.go_on().await?
+        } else {
+            let words = prompt.into_iter().map(|text| Part::Text { text }).collect();
+            talk.agent.turn_with(words, files).await?
         };
         // What agents in the background found out is part of the answer.
         while turned.ended == Ended::Done {
@@ -420,7 +432,7 @@ impl User for Headless {
     async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
         Ok(self.knobs.get(name))
     }
-    async fn set_setting(&self, _: &Call, name: &str, _: Value) -> Result<Value> {
-        Err(Error::failed(format!("`{name}` cannot be changed in a run; ask the user to pass it with --set")))
+    async fn set_setting(&self, _: &Call, name: &str, value: Value) -> Result<Value> {
+        self.knobs.set(name, value).map(|(before, _)| before)
     }
 }

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod assembly;
+mod attaching;
 mod calling;
 mod chatting;
+mod configuring;
 mod desk;
 mod forging;
 mod hosts;

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::Attachment;
 use crate::{Call, Error, Media, Result};
 
 /// Ways out to people. Each channel is configured by the operator; a model only names one.
@@ -23,6 +24,9 @@ pub trait Channels: Send + Sync {
     async fn send_media(&self, call: &Call, to: Option<&Address>, file: &Outgoing) -> Result<()>;
     /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>>;
+    /// Replaces the files of a session's current turn. Whoever begins a turn calls this, also without files. A port
+    /// that holds no attachments ignores it.
+    fn set_attachments(&self, _session: &str, _files: Vec<Attachment>) {}
 }
 
 /// Where a message goes.

@@ -1,6 +1,7 @@
 //! Everything a tool reaches outside of itself: one trait a port, several makers each.
 
 mod agents;
+mod attachments;
 mod channel_settings;
 mod channels;
 mod clock;
@@ -19,6 +20,7 @@ mod web;
 pub use agents::{
     Activity, AgentKind, AgentReport, AgentState, Agents, Delivery, NoAgents, Order as AgentOrder, OwnAgent, TimeLimit,
 };
+pub use attachments::{Attachment, AttachmentLimits};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };

@@ -8,11 +8,11 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Errand, Media, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
+    Call, Errand, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     jiff::Timestamp,
     ports::{
-        Claim, Clock, Finish, Message, Overlap, Part, RunStatus, ScheduleRun, Schedules, SessionRecord, Sessions,
-        Speaker, Spent,
+        Attachment, Claim, Clock, Finish, Message, Overlap, Part, RunStatus, ScheduleRun, Schedules, SessionRecord,
+        Sessions, Speaker, Spent,
     },
     serde_json::json,
 };
@@ -124,8 +124,10 @@ impl Desk {
         let log = json!({"signal": {"kind": "log", "to": self.root().join("sent.ndjson"), "allow": allow}});
         let outlets = Outlets::open(&Settings::read_all(&log).unwrap(), Stdout::Taken, |_| None).unwrap();
         let attachments = Attachments::default();
-        let file = |mime: &str, bytes: &[u8]| Media { mime: mime.into(), bytes: bytes.to_vec() };
-        let files = vec![file("text/plain", b"from the user\n"), file("image/png", b"\x89PNG\r\n\x1a\n")];
+        let files = vec![
+            Attachment::new("note.txt", b"from the user\n".to_vec()),
+            Attachment::new("picture.png", b"\x89PNG\r\n\x1a\n".to_vec()),
+        ];
         attachments.set(&format!("desk-{dialect}"), files);
         outlets.with_home("signal:user").unwrap().with_attachments(attachments)
     }

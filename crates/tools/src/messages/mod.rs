@@ -1,7 +1,6 @@
 //! Messages and files, to people and from them.
 
 mod attachment_save;
-mod kind;
 mod message;
 mod send_media;
 

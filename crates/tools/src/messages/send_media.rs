@@ -5,10 +5,10 @@ use helve_contract::{
     ports::{Outgoing, Span},
     schemars,
     schemars::JsonSchema,
+    sniff_mime,
 };
 use serde::Deserialize;
 
-use super::kind::mime;
 use crate::fs::explain;
 
 /// The largest file that is read for sending. A channel may take less.
@@ -102,7 +102,7 @@ impl Tool for SendMedia {
         }
         let name = path.relative().file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let (kind, bytes) = (self.media_type, file.bytes.len());
-        let mime = mime(&name, &file.bytes).to_owned();
+        let mime = sniff_mime(&name, &file.bytes).to_owned();
         if !kind.fits(&mime) {
             return Err(Error::failed(format!(
                 "{path} is {mime}, which cannot be shown as {}; send it as a document",

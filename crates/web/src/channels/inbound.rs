@@ -1,17 +1,21 @@
 //! Webhooks in: what a machine posts becomes a message of the user, if its signature is right.
 
+use helve_contract::ports::{Attachment, AttachmentLimits};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body, Bytes},
-    header::ALLOW,
+    header::{ALLOW, CONTENT_TYPE},
 };
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::hmac::verify;
+use super::{attachments::EncodedAttachment, hmac::verify};
 
 /// The largest body that is taken.
 const LARGEST: usize = 1 << 20;
+/// The largest body of JSON, which may carry files in base64.
+const MAX_JSON: usize = 8 << 20;
 
 /// What a hook's bodies are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,25 @@ pub struct Taken {
     pub hook: String,
     /// What the user's message says.
     pub text: String,
+    /// Files that came with it.
+    pub attachments: Vec<Attachment>,
+}
+
+/// Why a body is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not have the hook's format; what is wrong.
+    Malformed(&'static str),
+    /// Its files are too many or too large; which limit they exceed.
+    TooLarge(String),
+}
+
+/// A body with files.
+#[derive(Deserialize)]
+struct WithFiles {
+    #[serde(default)]
+    content: String,
+    attachments: Vec<EncodedAttachment>,
 }
 
 impl Inbound {
@@ -56,14 +79,23 @@ impl Inbound {
         }
     }
 
-    /// The message that a body is: `[webhook:ID] …`. `None`: it is none of the hook's format.
-    #[must_use]
-    pub fn message(&self, body: &[u8]) -> Option<Taken> {
+    /// The message that a body is: `[webhook:ID] …`. A JSON object with `attachments`, each with `name` and `data` in
+    /// base64, brings files; its `content` is the text.
+    pub fn message(&self, body: &[u8]) -> Result<Taken, Refusal> {
+        const FORMAT: Refusal = Refusal::Malformed("the body is not what this hook takes");
+        if let Some(WithFiles { content, attachments }) = with_files(body) {
+            let attachments = decode(attachments)?;
+            let text = format!("[webhook:{}] {}", self.id, content.trim()).trim_end().to_owned();
+            return Ok(Taken { hook: self.id.clone(), text, attachments });
+        }
         let text = match self.format {
-            Format::Text => std::str::from_utf8(body).ok()?.trim().to_owned(),
-            Format::Json => serde_json::from_slice::<Value>(body).ok()?.to_string(),
+            Format::Text => std::str::from_utf8(body).map_err(|_| FORMAT)?.trim().to_owned(),
+            Format::Json => serde_json::from_slice::<Value>(body).map_err(|_| FORMAT)?.to_string(),
         };
-        (!text.is_empty()).then(|| Taken { hook: self.id.clone(), text: format!("[webhook:{}] {text}", self.id) })
+        if text.is_empty() {
+            return Err(FORMAT);
+        }
+        Ok(Taken { hook: self.id.clone(), text: format!("[webhook:{}] {text}", self.id), attachments: Vec::new() })
     }
 
     /// Answers one request. What was taken goes to `deliver`, after which the answer is 202; the work itself is done
@@ -92,10 +124,13 @@ impl Inbound {
             return not_allowed("POST");
         }
         let signature = request.headers().get("x-webhook-signature").and_then(|it| it.to_str().ok()).map(str::to_owned);
-        let body = match Limited::new(request.into_body(), LARGEST).collect().await {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let is_json = kind.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
+        let (most, too_large) = if is_json { (MAX_JSON, "more than 8 MiB") } else { (LARGEST, "more than 1 MiB") };
+        let body = match Limited::new(request.into_body(), most).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                return said(StatusCode::PAYLOAD_TOO_LARGE, "more than 1 MiB");
+                return said(StatusCode::PAYLOAD_TOO_LARGE, too_large);
             }
             Err(_) => return said(StatusCode::BAD_REQUEST, "the body broke off"),
         };
@@ -103,15 +138,28 @@ impl Inbound {
             return said(StatusCode::UNAUTHORIZED, "the signature is not right");
         }
         match hook.message(&body).map(deliver) {
-            None => said(StatusCode::BAD_REQUEST, "the body is not what this hook takes"),
-            Some(true) => said(StatusCode::ACCEPTED, "accepted"),
-            Some(false) => said(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait; try again later"),
+            Err(Refusal::Malformed(why)) => said(StatusCode::BAD_REQUEST, why),
+            Err(Refusal::TooLarge(why)) => said(StatusCode::PAYLOAD_TOO_LARGE, why),
+            Ok(true) => said(StatusCode::ACCEPTED, "accepted"),
+            Ok(false) => said(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait; try again later"),
         }
     }
 }
 
-fn said(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+/// The body as a message with files. `None`: it is none, or gives the word `attachments` another meaning.
+fn with_files(body: &[u8]) -> Option<WithFiles> {
+    serde_json::from_slice::<WithFiles>(body).ok().filter(|it| !it.attachments.is_empty())
+}
+
+fn decode(files: Vec<EncodedAttachment>) -> Result<Vec<Attachment>, Refusal> {
+    EncodedAttachment::check(&files, AttachmentLimits::WEBHOOK)
+        .map_err(|error| Refusal::TooLarge(error.to_string()))?;
+    let decoded = files.into_iter().map(EncodedAttachment::decode).collect::<Result<_, _>>();
+    decoded.map_err(|_| Refusal::Malformed("an attachment's `data` is not base64"))
+}
+
+fn said(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     response
 }

@@ -10,10 +10,10 @@ mod outlets;
 mod signal;
 mod webhook;
 
-pub use attachments::Attachments;
+pub use attachments::{Attachments, EncodedAttachment};
 pub use helve_contract::ports::ChannelSettings as Settings;
 pub use hmac::{sign, verify};
-pub use inbound::{Format, Inbound, Taken};
+pub use inbound::{Format, Inbound, Refusal, Taken};
 pub use outlets::Outlets;
 
 /// Whether standard output is free to be written to. A server that speaks through it has it taken.

@@ -5,7 +5,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Media, Result, nearest,
-    ports::{Address, ChannelKind as Kind, Channels, Outgoing},
+    ports::{Address, Attachment, ChannelKind as Kind, Channels, Outgoing},
 };
 
 use super::{Attachments, Settings, Stdout, allow::Allow, log::Log, mail::Mail, signal::Signal, webhook::Webhook};
@@ -181,5 +181,9 @@ impl Channels for Outlets {
 
     async fn attachment(&self, call: &Call, index: usize) -> Result<Option<Media>> {
         Ok(self.attachments.as_ref().and_then(|it| it.get(&call.session.id, index)))
+    }
+
+    fn set_attachments(&self, session: &str, files: Vec<Attachment>) {
+        self.attachments.set(session, files);
     }
 }

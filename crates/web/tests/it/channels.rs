@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
     Media,
-    ports::{Address, Channels, Outgoing},
+    ports::{Address, Attachment, Channels, Outgoing},
 };
 use helve_web::channels::{Attachments, Format, Inbound, Outlets, Settings, Stdout, Taken, sign};
 use http_body_util::{BodyExt, Full};
@@ -235,10 +235,10 @@ async fn mail_that_is_refused_says_why() {
 async fn attachments_belong_to_one_turn_of_one_session() {
     let attachments = Attachments::default();
     let outlets = Arc::new(Outlets::default().with_attachments(attachments.clone()));
-    let file = Media { mime: "text/plain".into(), bytes: b"x".to_vec() };
+    let file = Attachment::new("a.txt", b"x".to_vec());
     attachments.set("s", vec![file.clone()]);
     attachments.set("other", vec![]);
-    assert_eq!(outlets.attachment(&call(), 0).await.unwrap(), Some(file));
+    assert_eq!(outlets.attachment(&call(), 0).await.unwrap(), Some(file.media));
     assert_eq!(outlets.attachment(&call(), 1).await.unwrap(), None);
     attachments.set("s", vec![]);
     assert_eq!(outlets.attachment(&call(), 0).await.unwrap(), None);
@@ -253,6 +253,9 @@ async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, roo
     if let Some(signature) = signature {
         request = request.header("X-Webhook-Signature", signature);
     }
+    if body.starts_with('{') {
+        request = request.header("Content-Type", "application/json");
+    }
     let request = request.body(Full::new(Bytes::from(body.to_owned())).boxed()).unwrap();
     let mut taken = None;
     let answer = Inbound::answer(&hooks, request, |it| {
@@ -266,7 +269,7 @@ async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, roo
 #[tokio::test]
 async fn what_comes_in_becomes_a_message_if_its_signature_is_right() {
     let right = sign(b"s", b" done: 3 tests \n");
-    let taken = |hook: &str, text: &str| Some(Taken { hook: hook.into(), text: text.into() });
+    let taken = |hook: &str, text: &str| Some(Taken { hook: hook.into(), text: text.into(), attachments: Vec::new() });
     let seen = post("POST", "/hooks/build", Some(&right), " done: 3 tests \n", true).await;
     assert_eq!(seen, (202, taken("build", "[webhook:build] done: 3 tests")));
     let seen = post("POST", "/hooks/open", None, "{\"a\": [1, \"\\n\"]}", true).await;
@@ -279,4 +282,31 @@ async fn what_comes_in_becomes_a_message_if_its_signature_is_right() {
     assert_eq!(post("POST", "/elsewhere", None, "", true).await, (404, None));
     assert_eq!(post("GET", "/health", None, "", true).await, (200, None));
     assert_eq!(post("POST", "/hooks/open", None, &"x".repeat((1 << 20) + 1), true).await, (413, None));
+}
+
+#[tokio::test]
+async fn files_come_in_with_a_webhook() {
+    let file = |name: &str, bytes: &[u8]| json!({ "name": name, "data": STANDARD.encode(bytes) });
+    let body = |files: &[Value]| json!({ "content": " see the log ", "attachments": files }).to_string();
+    let sent = body(&[file("../build.log", b"3 tests failed"), file("shot.png", b"\x89PNG\r\n\x1a\n")]);
+    let (status, taken) = post("POST", "/hooks/build", Some(&sign(b"s", sent.as_bytes())), &sent, true).await;
+    let taken = taken.unwrap();
+    assert_eq!((status, taken.text.as_str()), (202, "[webhook:build] see the log"));
+    let names: Vec<_> = taken.attachments.iter().map(Attachment::describe).collect();
+    assert_eq!(names, ["build.log (text/plain, 14 bytes)", "shot.png (image/png, 8 bytes)"]);
+
+    // Other programs mean something else by this word: the message stays as it is.
+    let other = r#"{"attachments":[{"title":"Build","text":"failed"}]}"#;
+    let (_, taken) = post("POST", "/hooks/open", None, other, true).await;
+    assert_eq!(taken.map(|it| (it.text, it.attachments)), Some((format!("[webhook:open] {other}"), Vec::new())));
+
+    let broken = json!({ "attachments": [{ "name": "a", "data": "***" }] }).to_string();
+    assert_eq!(post("POST", "/hooks/open", None, &broken, true).await, (400, None));
+    let many = body(&vec![file("a", b"x"); 17]);
+    assert_eq!(post("POST", "/hooks/open", None, &many, true).await, (413, None));
+    let large = body(&[file("a", &vec![0; (5 << 20) + 1])]);
+    assert_eq!(post("POST", "/hooks/open", None, &large, true).await, (413, None));
+    let alone = json!({ "attachments": [file("a.txt", b"x")] }).to_string();
+    let (status, taken) = post("POST", "/hooks/open", None, &alone, true).await;
+    assert_eq!((status, taken.unwrap().text), (202, "[webhook:open]".to_owned()));
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use helve_agent::{Agent, Ended, Event, Handle, Seat, Watcher};
-use helve_contract::ports::{Part, Retitle, Spent};
+use helve_contract::ports::{Attachment, Part, Retitle, Spent};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::Notify,
@@ -87,6 +87,9 @@ impl Flags {
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let code = runtime.block_on(async {
             let told = bench.find_model(None).await?;
+            if let Some(endpoint) = bench.endpoint() {
+                knobs.found_model(&endpoint.model);
+            }
             let wanted = match &session {
                 Some(id) => Wanted::Of(Box::new(talk::named(&**bench.store(), id).await?)),
                 None if go_on => Wanted::Last,
@@ -129,6 +132,8 @@ struct Chat {
     spent: Spent,
     /// What was typed while the agent worked and has to wait.
     waiting: VecDeque<String>,
+    /// Files for the next message.
+    files: Vec<Attachment>,
     /// What schedules have to say here.
     dues: Dues,
     signals: Signals,
@@ -190,6 +195,7 @@ impl Chat {
             marks: Vec::new(),
             spent: Spent::default(),
             waiting: VecDeque::new(),
+            files: Vec::new(),
             dues,
             signals,
         };
@@ -288,7 +294,8 @@ impl Chat {
         // What agents in the background found out since comes first.
         let mut said = agent.handle.take_follow_ups();
         said.push(words.to_owned());
-        let work = agent.turn(said.into_iter().map(|text| Part::Text { text }).collect());
+        let files = std::mem::take(&mut self.files);
+        let work = agent.turn_with(said.into_iter().map(|text| Part::Text { text }).collect(), files);
         tokio::pin!(work);
         let mut goes_on = true;
         let outcome = loop {

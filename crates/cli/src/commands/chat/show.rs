@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use helve_agent::Event;
+use helve_agent::{ATTACHED, Event};
 use helve_contract::ports::{Message, Part, Speaker};
 use serde_json::Value;
 
@@ -103,10 +103,20 @@ pub(super) fn in_short(message: &Message) -> Vec<String> {
         Speaker::Assistant => " ",
         Speaker::Tool | Speaker::System => return Vec::new(),
     };
-    let lines = message.parts.iter().filter_map(|part| match part {
+    let is_list = |part: &Part| matches!(part, Part::Text { text } if text.starts_with(ATTACHED));
+    let (said, files) = match message.parts.iter().position(is_list) {
+        Some(at) => (&message.parts[..at], message.parts.get(at)),
+        None => (&message.parts[..], None),
+    };
+    let listed = files.into_iter().flat_map(|part| match part {
+        Part::Text { text } => text.lines().skip(1).map(|it| format!("{who} [file {}]", short(it, 160))).collect(),
+        _ => Vec::new(),
+    });
+    let lines = said.iter().filter_map(|part| match part {
         Part::Text { text } if !text.trim().is_empty() => Some(format!("{who} {}", short(text, 100))),
         Part::ToolCall { name, input, .. } => Some(format!("  → {}", calling(name, input))),
+        Part::Binary { path, mime_type, .. } => Some(format!("{who} [{mime_type} {}]", short(path, 100))),
         _ => None,
     });
-    lines.collect()
+    lines.chain(listed).collect()
 }

@@ -7,6 +7,7 @@ use helve_contract::{nearest, ports::Which};
 
 use super::Chat;
 use crate::{
+    attach,
     commands::sessions,
     fault::Fault,
     print::{first_sentence, harmless},
@@ -16,8 +17,9 @@ use crate::{
 };
 
 /// Every command: its name, what may follow it, what it does.
-const COMMANDS: [(&str, &str, &str); 13] = [
+const COMMANDS: [(&str, &str, &str); 14] = [
     ("help", "", "this list"),
+    ("attach", "[FILE]", "sends a file with the next message; without a name, lists what is attached"),
     ("dialect", "[NAME]", "which dialect; with a name, a new conversation in that one"),
     ("model", "[NAME]", "which model answers, and which others there are; with a name, that one from now on"),
     ("tools", "", "what the model can call"),
@@ -39,6 +41,7 @@ impl Chat {
         let rest = rest.trim();
         match name {
             "help" | "" | "?" => self.help(),
+            "attach" => self.attach(rest)?,
             "dialect" => self.dialect(rest).await?,
             "model" => self.model(rest).await?,
             "tools" => self.tools(),
@@ -75,6 +78,20 @@ impl Chat {
             let command = format!("/{name} {more}");
             self.screen.line(&format!("  {}  {}", look.bold(&format!("{command:16}")), look.dim(about)));
         }
+    }
+
+    fn attach(&mut self, path: &str) -> Result<(), Fault> {
+        if !path.is_empty() {
+            let read = attach::read(&[attach::typed_path(path)], &self.files)?;
+            self.files.extend(read);
+        }
+        if self.files.is_empty() {
+            self.screen.line("no files are attached; write /attach FILE");
+        }
+        for (index, file) in self.files.iter().enumerate() {
+            self.screen.line(&format!("{index}: {}; sent with your next message", harmless(&file.describe())));
+        }
+        Ok(())
     }
 
     async fn dialect(&mut self, name: &str) -> Result<(), Fault> {

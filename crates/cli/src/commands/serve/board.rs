@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{hub::Hub, say::No};
-use crate::{knobs::Knobs, state, workshop::Bench};
+use crate::{knobs::SessionKnobs, state, workshop::Bench};
 
 /// How many questions may wait at once.
 const WAITING: usize = 200;
@@ -41,7 +41,7 @@ const NOBODY: &str = "nobody has looked at the page in the last 60 s, and what w
 pub(super) struct Board {
     hub: Arc<Hub>,
     bench: Weak<Bench>,
-    knobs: Knobs,
+    knobs: Arc<SessionKnobs>,
     patience: Duration,
     kept: Mutex<Kept>,
 }
@@ -103,7 +103,7 @@ impl Board {
         Arc::new(Self {
             hub,
             bench: Arc::downgrade(bench),
-            knobs: Knobs::new(bench.settings()),
+            knobs: bench.knobs().clone(),
             patience: bench.patience(),
             kept: Mutex::default(),
         })
@@ -351,12 +351,16 @@ impl User for Board {
         Ok(verdict)
     }
 
-    async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.get(name))
+    async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
+        Ok(self.knobs.get(&call.session.id, name))
     }
 
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
-        Nobody.set_setting(call, name, value).await
+        let session = &call.session.id;
+        let (before, now) = self.knobs.set(session, name, value)?;
+        let data = json!({ "session": session, "setting": name, "value": now });
+        self.hub.tell("session.setting", &self.dialect(session), data);
+        Ok(before)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
-use helve_contract::CancellationToken;
+use helve_contract::{CancellationToken, ports::Part};
 use helve_web::channels::{Format, Inbound, Taken};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -99,7 +99,7 @@ async fn turn(
     let settings = bench.settings();
     let id = format!("hook:{}", taken.hook);
     // Somebody may be talking in it.
-    match talks.hand(&id, &taken.text, closing).await {
+    match talks.hand(&id, &taken.text, &taken.attachments, closing).await {
         Handed::Away => {}
         Handed::Heard(_) => return Ok(()),
         Handed::Unheard => {
@@ -120,7 +120,8 @@ async fn turn(
     let handle = Handle::under(closing);
     let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), bench.model(None)?) };
     let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
-    let said = agent.say(&taken.text).await;
+    let words = vec![Part::Text { text: taken.text.clone() }];
+    let said = agent.turn_with(words, taken.attachments.clone()).await;
     turn.end(&said);
     setup::end_tasks(session).await;
     said.map(drop)

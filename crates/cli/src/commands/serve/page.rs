@@ -38,13 +38,14 @@ const CLOSED: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><
     in <code>serve.token</code> in the state folder.</p></html>";
 
 /// The page for whoever may see it.
-pub(super) fn whole(settings: &Settings) -> Result<HttpReply, No> {
+pub(super) fn whole(settings: &Settings, theme: &str) -> Result<HttpReply, No> {
     let nonce = format!("{}{}", state::random_id().map_err(No::broken)?, state::random_id().map_err(No::broken)?);
     // What comes from outside goes in last, so that nothing in it is taken for a mark.
     let text = PAGE
         .replace("{nonce}", &nonce)
         .replace("{style}", STYLE)
         .replace("{script}", SCRIPT)
+        .replace("{theme}", theme)
         .replace("{version}", env!("CARGO_PKG_VERSION"))
         .replace("{workspace}", &escaped(&settings.workspace.to_string_lossy()));
     guarded(StatusCode::OK, text, &format!("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'"))

@@ -19,6 +19,8 @@ use super::{
 
 /// Bytes of a body, and how long it may take.
 const BODY: usize = 1 << 20;
+/// Bytes of a body with files in base64: 20 MiB of files, and the message.
+const MAX_UPLOAD: usize = 28 << 20;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The parameters behind the `?`.
@@ -40,6 +42,8 @@ pub(super) enum Takes {
     Nothing,
     /// A body of JSON.
     Json,
+    /// A body of JSON that may carry files.
+    Upload,
     /// A body of JSON, or none.
     Perhaps,
 }
@@ -118,9 +122,9 @@ const TABLE: &[Route] = &[
     row!("POST" "/api/approvals/*", Json, |site, asked| site.board.decide(asked.id(), &asked.body)),
 
     row!("GET" "/api/sessions", Nothing, |site, asked| site.sessions(&asked.query).await),
-    row!("POST" "/api/sessions", Json, ACCEPTED, |site, asked| site.begin(&asked.body).await),
+    row!("POST" "/api/sessions", Upload, ACCEPTED, |site, asked| site.begin(&asked.body).await),
     row!("GET" "/api/sessions/*", Nothing, |site, asked| site.session(asked.id(), &asked.query).await),
-    row!("POST" "/api/sessions/*/messages", Json, ACCEPTED, |site, asked| site.message(asked.id(), &asked.body).await),
+    row!("POST" "/api/sessions/*/messages", Upload, ACCEPTED, |site, asked| site.message(asked.id(), &asked.body).await),
     row!("POST" "/api/sessions/*/stop", Nothing, |site, asked| site.stop(asked.id()).await),
 
     row!("GET" "/api/tasks", Nothing, |site, _asked| site.tasks().await),
@@ -207,7 +211,8 @@ impl Asked {
         let body = match takes {
             Takes::Nothing => Bytes::new(),
             Takes::Perhaps if headers.get(CONTENT_TYPE).is_none() => Bytes::new(),
-            Takes::Json | Takes::Perhaps => body(request).await?,
+            Takes::Json | Takes::Perhaps => body(request, BODY).await?,
+            Takes::Upload => body(request, MAX_UPLOAD).await?,
         };
         Ok(Self { ids, query, headers, body, is_known })
     }
@@ -235,16 +240,16 @@ pub(super) fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, No> {
 }
 
 /// The body of JSON, as far as there is room for it.
-async fn body(request: Request<Incoming>) -> Result<Bytes, No> {
+async fn body(request: Request<Incoming>, most: usize) -> Result<Bytes, No> {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         let why = "Content-Type must be application/json";
         return Err(No::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why));
     }
-    match timeout(PATIENCE, Limited::new(request.into_body(), BODY).collect()).await {
+    match timeout(PATIENCE, Limited::new(request.into_body(), most).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let why = format!("a body has {BODY} bytes at most");
+            let why = format!("a body has {most} bytes at most");
             Err(No::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
         }
         Ok(Err(_)) => Err(No::bad("the body broke off")),

@@ -1,6 +1,11 @@
 //! `/api/sessions`: conversations, as they are kept and as they go on.
 
-use helve_contract::ports::{SessionRecord, Which};
+use helve_contract::{
+    Error,
+    ports::{AttachmentLimits, SessionRecord, Which},
+};
+use helve_web::channels::EncodedAttachment;
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,6 +14,7 @@ use super::{
     routes::{Query, number, parsed},
     say::No,
     site::Site,
+    talks::Said,
 };
 use crate::talk::How;
 
@@ -21,7 +27,10 @@ const LONGEST: usize = 512 << 10;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Begin {
+    #[serde(default)]
     message: String,
+    #[serde(default)]
+    attachments: Vec<EncodedAttachment>,
     dialect: Option<String>,
     model: Option<String>,
 }
@@ -30,7 +39,10 @@ struct Begin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Say {
+    #[serde(default)]
     message: String,
+    #[serde(default)]
+    attachments: Vec<EncodedAttachment>,
 }
 
 impl Site {
@@ -78,28 +90,28 @@ impl Site {
 
     /// Begins a conversation. The answer comes when the words are kept; the model's come as events.
     pub(super) async fn begin(&self, body: &[u8]) -> Result<Value, No> {
-        let Begin { message, dialect: named, model } = parsed(body)?;
-        let words = words(message)?;
+        let Begin { message, attachments, dialect: named, model } = parsed(body)?;
+        let said = said(message, attachments)?;
         if let Some(name) = &named {
             dialect(name)?;
         }
         if model.as_ref().is_some_and(|it| it.is_empty() || it.len() > 200) {
             return Err(No::bad("model must have a name of 200 bytes at most"));
         }
-        let session = self.talks.begin(words, How { dialect: named, model, inbox: None }).await?;
+        let session = self.talks.begin(said, How { dialect: named, model, inbox: None }).await?;
         Ok(json!({ "session": session }))
     }
 
     /// Says something in a conversation.
     pub(super) async fn message(&self, id: &str, body: &[u8]) -> Result<Value, No> {
-        let Say { message } = parsed(body)?;
-        let words = words(message)?;
+        let Say { message, attachments } = parsed(body)?;
+        let said = said(message, attachments)?;
         if self.bench.endpoint().is_none() {
             // Whoever names nothing that is there hears that first.
             self.known(id).await?;
             return Err(No::no_model());
         }
-        self.talks.say(id, words).await?;
+        self.talks.say(id, said).await?;
         Ok(json!({ "session": id }))
     }
 
@@ -133,13 +145,17 @@ fn cost(dollars: f64) -> Option<f64> {
     Some(dollars).filter(|it| *it > 0.0)
 }
 
-/// A message that says something.
-fn words(message: String) -> Result<String, No> {
-    if message.trim().is_empty() {
+/// A message that says something, or brings files.
+fn said(message: String, attachments: Vec<EncodedAttachment>) -> Result<Said, No> {
+    if message.trim().is_empty() && attachments.is_empty() {
         return Err(No::bad("message must say something"));
     }
     if message.len() > LONGEST {
         return Err(No::bad(format!("message has {LONGEST} bytes at most")));
     }
-    Ok(message)
+    let too_large = |error: Error| No::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string());
+    EncodedAttachment::check(&attachments, AttachmentLimits::UPLOAD).map_err(too_large)?;
+    let files = attachments.into_iter().map(EncodedAttachment::decode).collect::<Result<_, _>>();
+    let text = if message.trim().is_empty() { String::new() } else { message };
+    Ok(Said { text, files: files.map_err(|error: Error| No::bad(error.to_string()))? })
 }

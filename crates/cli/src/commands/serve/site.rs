@@ -103,6 +103,9 @@ impl Site {
 
     /// Somebody is there who answers.
     pub(super) fn found_model(&self) {
+        if let Some(endpoint) = self.bench.endpoint() {
+            self.bench.knobs().base().found_model(&endpoint.model);
+        }
         self.has_model.store(true, Ordering::Relaxed);
     }
 
@@ -149,7 +152,10 @@ impl Site {
                 reply.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
                 Ok(reply)
             }
-            None if asked.is_known => page::whole(self.bench.settings()),
+            None if asked.is_known => {
+                let theme = self.bench.knobs().base().text("theme");
+                page::whole(self.bench.settings(), theme.as_deref().unwrap_or("auto"))
+            }
             _ => page::closed(),
         }
     }

@@ -1,18 +1,18 @@
 //! Conversations over HTTP: begun, gone on with, steered and stopped.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use futures::{FutureExt as _, future::join_all};
-use helve_agent::{Ended, Event, Wake, Watcher, scheduler::Deliver, scheduler::Fired};
+use helve_agent::{Agent, Ended, Event, Wake, Watcher, Workshop as _, scheduler::Deliver, scheduler::Fired};
 use helve_contract::{
     CancellationToken, Error, async_trait,
     jiff::Timestamp,
-    ports::{Delivery, Message, Part, SessionRecord, Speaker, Spent},
+    ports::{Attachment, Delivery, Message, Part, SessionRecord, Speaker, Spent},
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -57,14 +57,29 @@ struct Open {
 
 struct State {
     working: bool,
+    /// Messages with files that came while a turn runs. Each begins a turn of its own, because files belong to a turn.
+    queued: VecDeque<Said>,
     /// It was closed to make room: whoever comes too late opens it anew.
     closed: bool,
     used: Instant,
 }
 
+/// A message with its files.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) text: String,
+    pub(super) files: Vec<Attachment>,
+}
+
+impl From<&str> for Said {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), files: Vec::new() }
+    }
+}
+
 /// What is said, and who waits for the answer.
 struct Words {
-    text: String,
+    said: Said,
     answer: Option<oneshot::Sender<Fired>>,
 }
 
@@ -86,20 +101,20 @@ impl Talks {
     }
 
     /// Begins a conversation; its id.
-    pub(super) async fn begin(&self, text: String, how: How) -> Result<String, No> {
+    pub(super) async fn begin(&self, said: Said, how: How) -> Result<String, No> {
         self.room()?;
         let open = self.enter(Wanted::New, how).await.map_err(|fault| No::bad(fault.to_string()))?;
-        self.said(&open, text).await?;
+        self.said(&open, said).await?;
         Ok(open.talk.agent.session.id.clone())
     }
 
     /// Says something in a conversation: in the middle of its turn, or as the beginning of one.
-    pub(super) async fn say(&self, id: &str, text: String) -> Result<(), No> {
+    pub(super) async fn say(&self, id: &str, said: Said) -> Result<(), No> {
         if let Some(open) = self.get(id) {
             if !open.lock().working {
                 self.room()?;
             }
-            return self.said(&open, text).await;
+            return self.said(&open, said).await;
         }
         let record = self.record(id).await?;
         self.room()?;
@@ -108,7 +123,7 @@ impl Talks {
             Some(open) => open,
             None => self.enter(Wanted::Of(Box::new(record)), How::default()).await.map_err(No::broken)?,
         };
-        self.said(&open, text).await
+        self.said(&open, said).await
     }
 
     /// Stops the turn of a conversation. `false`: none runs here.
@@ -180,7 +195,7 @@ impl Talks {
         let talk = talk::open(&self.bench, wanted, how, watcher).await?;
         let session = talk.agent.session.id.clone();
         _ = id.set(session.clone());
-        let state = Mutex::new(State { working: false, closed: false, used: Instant::now() });
+        let state = Mutex::new(State { working: false, queued: VecDeque::new(), closed: false, used: Instant::now() });
         let open = Arc::new(Open { talk, state, begun });
         self.lock().insert(session, open.clone());
         self.close_oldest();
@@ -209,14 +224,14 @@ impl Talks {
     }
 
     /// Says something, and waits until it is kept.
-    async fn said(&self, open: &Arc<Open>, text: String) -> Result<(), No> {
+    async fn said(&self, open: &Arc<Open>, said: Said) -> Result<(), No> {
         let begun = open.begun.notified();
         tokio::pin!(begun);
         begun.as_mut().enable();
         if self.closing.is_cancelled() {
             return Err(No::busy("the server is about to end"));
         }
-        match self.put(open, Words { text, answer: None }, When::Now) {
+        match self.put(open, Words { said, answer: None }, When::Now) {
             Put::Began => begun.await,
             Put::Waits => {}
             Put::Closed => return Err(No::busy("this conversation was just closed to make room; try again")),
@@ -227,7 +242,7 @@ impl Talks {
     /// An agent in the background has ended, and its conversation should hear it.
     fn hear(&self, id: &str, text: String) -> Option<Delivery> {
         let open = self.get(id).filter(|_| !self.closing.is_cancelled())?;
-        match self.put(&open, Words { text, answer: None }, When::Later) {
+        match self.put(&open, Words { said: text.as_str().into(), answer: None }, When::Later) {
             Put::Began => Some(Delivery::Woken),
             Put::Waits => Some(Delivery::Running),
             Put::Closed => None,
@@ -245,15 +260,28 @@ impl Talks {
             match when {
                 // Whoever wants the answer waits for a turn of his own.
                 _ if words.answer.is_some() => {}
-                When::Now => open.talk.agent.handle.steer(words.text),
-                When::Later => open.talk.agent.handle.follow_up(words.text),
+                _ if !words.said.files.is_empty() => state.queued.push_back(words.said),
+                When::Now => open.talk.agent.handle.steer(words.said.text),
+                When::Later => open.talk.agent.handle.follow_up(words.said.text),
             }
             return Put::Waits;
         }
         state.working = true;
         drop(state);
         let (open, turns, closing) = (open.clone(), self.turns.clone(), self.closing.clone());
-        tokio::spawn(async move { work(&open, &turns, words, &closing).await });
+        let bench = self.bench.clone();
+        tokio::spawn(async move {
+            let model = |agent: &mut Agent| {
+                let knobs = bench.knobs();
+                let named = knobs
+                    .text(&agent.session.id, "model.name")
+                    .filter(|it| knobs.base().text("model.name").as_ref() != Some(it));
+                if let Some(model) = named.and_then(|it| bench.model(Some(&it)).ok()) {
+                    agent.model = model;
+                }
+            };
+            work(&open, &turns, words, &closing, model).await;
+        });
         Put::Began
     }
 
@@ -333,14 +361,24 @@ enum When {
 }
 
 /// Works until nobody has anything more to say.
-async fn work(open: &Open, turns: &Arc<Turns>, words: Words, closing: &CancellationToken) {
-    let agent = &open.talk.agent;
-    let (mut text, mut answer) = (words.text, words.answer);
+async fn work(
+    open: &Open,
+    turns: &Arc<Turns>,
+    words: Words,
+    closing: &CancellationToken,
+    choose_model: impl Fn(&mut Agent),
+) {
+    let mut agent = open.talk.agent.clone();
+    let Words { mut said, mut answer } = words;
     loop {
+        // The model may have been changed by the last turn.
+        choose_model(&mut agent);
         let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
         // A turn that breaks must not leave the conversation at work for ever.
-        let said = AssertUnwindSafe(agent.say(&text)).catch_unwind().await;
-        let outcome = said.unwrap_or_else(|_| Err(Error::failed("it broke off; this is a bug in Helve")));
+        let Said { text, files } = std::mem::take(&mut said);
+        let parts = if text.is_empty() { Vec::new() } else { vec![Part::Text { text }] };
+        let worked = AssertUnwindSafe(agent.turn_with(parts, files)).catch_unwind().await;
+        let outcome = worked.unwrap_or_else(|_| Err(Error::failed("it broke off; this is a bug in Helve")));
         if let Err(error) = &outcome {
             remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
         }
@@ -357,11 +395,16 @@ async fn work(open: &Open, turns: &Arc<Turns>, words: Words, closing: &Cancellat
             more.extend(agent.handle.take_follow_ups());
         }
         state.used = Instant::now();
-        if more.is_empty() {
-            state.working = false;
-            return;
-        }
-        text = more.join("\n\n");
+        // A turn that was stopped does not take the next message with it.
+        let next = if closing.is_cancelled() || !more.is_empty() { None } else { state.queued.pop_front() };
+        said = match next {
+            Some(next) => next,
+            None if more.is_empty() => {
+                state.working = false;
+                return;
+            }
+            None => more.join("\n\n").as_str().into(),
+        };
     }
 }
 
@@ -381,6 +424,11 @@ impl Open {
     async fn keep_unheard(&self) {
         let agent = &self.talk.agent;
         let words = agent.handle.take_steering().into_iter().chain(agent.handle.take_follow_ups());
+        let queued = std::mem::take(&mut self.lock().queued);
+        let queued = queued.into_iter().map(|Said { text, files }| {
+            files.iter().fold(text, |text, file| format!("{text}\n[attached, and lost: {}]", file.describe()))
+        });
+        let words = words.chain(queued);
         let message =
             |text| Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text }], created: Timestamp::now() };
         let messages: Vec<_> = words.map(message).collect();
@@ -399,7 +447,13 @@ impl Open {
 
 impl Talks {
     /// Hands words from elsewhere to a conversation that is open, and waits for the answer.
-    pub(super) async fn hand(&self, session: &str, words: &str, cancel: &CancellationToken) -> Handed {
+    pub(super) async fn hand(
+        &self,
+        session: &str,
+        words: &str,
+        files: &[Attachment],
+        cancel: &CancellationToken,
+    ) -> Handed {
         let Some(open) = self.get(session) else { return Handed::Away };
         let answered = loop {
             // A turn that runs is not disturbed: what is due waits for its end.
@@ -409,7 +463,8 @@ impl Talks {
                 () = open.idle() => {}
             }
             let (answer, answered) = oneshot::channel();
-            match self.put(&open, Words { text: words.to_owned(), answer: Some(answer) }, When::Later) {
+            let said = Said { text: words.to_owned(), files: files.to_vec() };
+            match self.put(&open, Words { said, answer: Some(answer) }, When::Later) {
                 Put::Began => break answered,
                 Put::Waits => {}
                 Put::Closed => return Handed::Away,
@@ -435,7 +490,7 @@ impl Talks {
 #[async_trait]
 impl Deliver for Talks {
     async fn deliver(&self, session: &str, words: &str, cancel: &CancellationToken) -> Option<Fired> {
-        match self.hand(session, words, cancel).await {
+        match self.hand(session, words, &[], cancel).await {
             Handed::Away => None,
             Handed::Unheard => Some(Fired::failed("cancelled")),
             Handed::Heard(fired) => Some(fired),

@@ -107,6 +107,8 @@
       'used',
     );
   const piece = (it, answers) => {
+    const file = it.type === 'text' && /^\[Text of the attached file (.+?), as data:/.exec(it.text);
+    if (file) return fold('Text of ' + file[1], () => el('p', { class: 'words' }, it.text));
     if (it.type === 'text') return it.text ? el('p', { class: 'words' }, it.text) : null;
     if (it.type === 'tool_call') return used(it, answers.get(it.id));
     if (it.type === 'reasoning')
@@ -162,11 +164,99 @@
       list(it.children).length ? el('ul', {}, it.children.map(branch)) : null,
     );
 
+  const MAX_FILES = 16,
+    MAX_BYTES = 20 * 1024 * 1024;
+  const encode = file =>
+    new Promise((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve({ name: file.name, data: reader.result.slice(reader.result.indexOf(',') + 1) });
+      reader.onerror = () => reject(new Error('The browser cannot read ' + file.name + '.'));
+      reader.readAsDataURL(file);
+    });
+  /// The files of a message that is being written: a button, a list, and whatever is dropped or pasted on the form.
+  const attachments = chosen => {
+    const files = [...chosen];
+    const shown = el('ul', { class: 'files', 'aria-label': 'Attached files' });
+    const input = el('input', { type: 'file', id: 'attach', multiple: true, hidden: true });
+    const add = more => {
+      const all = [...files, ...more];
+      if (all.length > MAX_FILES) return toast('One message takes ' + MAX_FILES + ' files at most.', 'bad');
+      if (all.reduce((sum, it) => sum + it.size, 0) > MAX_BYTES)
+        return toast('The files of one message have ' + bytes(MAX_BYTES) + ' at most.', 'bad');
+      files.push(...more);
+      draw();
+    };
+    const draw = () =>
+      shown.replaceChildren(
+        ...files.map((it, index) =>
+          el(
+            'li',
+            {},
+            it.name + ' ',
+            el('small', {}, bytes(it.size)),
+            el(
+              'button',
+              {
+                type: 'button',
+                class: 'quiet small',
+                'aria-label': 'Remove ' + it.name,
+                onclick: () => {
+                  files.splice(index, 1);
+                  draw();
+                },
+              },
+              '×',
+            ),
+          ),
+        ),
+      );
+    input.addEventListener('change', () => {
+      add([...input.files]);
+      input.value = '';
+    });
+    const listen = form => {
+      const carries = event => [...((event.dataTransfer || {}).types || [])].includes('Files');
+      for (const kind of ['dragenter', 'dragover'])
+        form.addEventListener(kind, event => {
+          if (!carries(event)) return;
+          event.preventDefault();
+          form.classList.add('drop');
+        });
+      form.addEventListener('dragleave', event => {
+        if (!form.contains(event.relatedTarget)) form.classList.remove('drop');
+      });
+      form.addEventListener('drop', event => {
+        if (!carries(event)) return;
+        event.preventDefault();
+        form.classList.remove('drop');
+        add([...event.dataTransfer.files]);
+      });
+      form.addEventListener('paste', event => {
+        const pasted = [...((event.clipboardData || {}).files || [])];
+        if (pasted.length) event.preventDefault();
+        if (pasted.length) add(pasted);
+      });
+    };
+    draw();
+    return {
+      files,
+      shown,
+      listen,
+      act: [input, button('Attach', () => input.click(), 'small')],
+      encoded: () => Promise.all(files.map(encode)),
+      clear: () => {
+        files.length = 0;
+        draw();
+      },
+    };
+  };
+
   /// Where one writes: Enter sends, with Shift it is a new line.
-  const composer = (send, stop, hint) => {
+  const composer = (send, stop, hint, chosen = []) => {
     const text = el('textarea', { id: 'say', rows: 2, 'aria-label': 'Message', placeholder: hint });
     const go = el('button', { class: 'main' }, 'Send'),
-      says = el('div');
+      says = el('div'),
+      attached = attachments(chosen);
     const form = el(
       'form',
       {
@@ -174,11 +264,14 @@
         onsubmit: async event => {
           event.preventDefault();
           const words = text.value.trim();
-          if (!words) return text.focus();
+          if (!words && !attached.files.length) return text.focus();
           go.disabled = true;
           try {
-            await send(words);
+            const body = { message: words };
+            if (attached.files.length) body.attachments = await attached.encoded();
+            await send(body);
             text.value = '';
+            attached.clear();
             says.replaceChildren();
           } catch (error) {
             says.replaceChildren(
@@ -192,8 +285,18 @@
       },
       says,
       text,
-      el('div', { class: 'acts' }, go, stop, el('small', { class: 'push' }, 'Enter sends, Shift+Enter is a new line')),
+      attached.shown,
+      el(
+        'div',
+        { class: 'acts' },
+        go,
+        attached.act,
+        stop,
+        el('small', { class: 'push' }, 'Enter sends, Shift+Enter is a new line'),
+      ),
     );
+    attached.listen(form);
+    form.chosen = attached.files;
     text.addEventListener('keydown', event => {
       if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
@@ -211,8 +314,7 @@
       el('option', { value: '' }, 'the usual dialect'),
       names.map(it => el('option', {}, it)),
     );
-    const send = async words => {
-      const body = { message: words };
+    const send = async body => {
       if (dialect.value) body.dialect = dialect.value;
       const told = await ask('/api/sessions', 'POST', body);
       location.hash = '#sessions/' + encodeURIComponent(told.session);
@@ -331,9 +433,10 @@
     const unfolded = first ? [] : [...box.querySelectorAll('.said details')].map(one => one.open);
     const old = first ? null : box.querySelector('.composer textarea'),
       words = old ? old.value : '',
+      chosen = old ? old.form.chosen : [],
       focused = old && document.activeElement === old;
-    const send = async text => {
-      await ask(at('sessions', id, 'messages'), 'POST', { message: text });
+    const send = async body => {
+      await ask(at('sessions', id, 'messages'), 'POST', body);
       reread();
     };
     const form = it.parent
@@ -349,7 +452,7 @@
           ),
           stop,
         )
-      : composer(send, stop, it.running ? 'Say something while it works' : 'Go on from here');
+      : composer(send, stop, it.running ? 'Say something while it works' : 'Go on from here', chosen);
     box.replaceChildren(
       ...[
         ...top,

@@ -61,7 +61,8 @@
       return null;
     }
   };
-  let theme = THEMES.includes(kept()) ? kept() : 'auto';
+  const usual = document.documentElement.dataset.usualTheme;
+  let theme = [kept(), usual].find(it => THEMES.includes(it)) || 'auto';
   const dress = () => {
     if (theme === 'auto') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
@@ -80,6 +81,15 @@
   };
   $('theme').addEventListener('click', turn);
   dress();
+  // An agent was asked for another one.
+  parts.theme = {
+    hear(event) {
+      const { setting, value } = event.data || {};
+      if (event.type !== 'session.setting' || setting !== 'theme' || !THEMES.includes(value)) return;
+      theme = value;
+      dress();
+    },
+  };
 
   // A path may break behind its slashes.
   const place = document.querySelector('.place bdi');

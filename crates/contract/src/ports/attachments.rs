@@ -1,0 +1,136 @@
+//! Files that a user sends with a message, and how many and how large they may be.
+
+use crate::{Error, Media, Result, sniff_mime};
+
+/// Characters of a name that are kept.
+const MAX_NAME: usize = 120;
+
+/// A file that a user sent with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name, without folders and control characters.
+    pub name: String,
+    /// Type and bytes.
+    pub media: Media,
+}
+
+impl Attachment {
+    /// A file with a sanitised name. The type comes from the bytes, because senders may lie about it.
+    ///
+    /// ```
+    /// use helve_contract::ports::Attachment;
+    ///
+    /// let file = Attachment::new("../../notes.md", b"# Notes".to_vec());
+    /// assert_eq!((file.name.as_str(), file.media.mime.as_str()), ("notes.md", "text/markdown"));
+    /// ```
+    #[must_use]
+    pub fn new(name: &str, bytes: Vec<u8>) -> Self {
+        let name = sanitise(name);
+        Self { media: Media { mime: sniff_mime(&name, &bytes).to_owned(), bytes }, name }
+    }
+
+    /// Name, type and size: `photo.png (image/png, 1234 bytes)`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{} ({}, {} bytes)", self.name, self.media.mime, self.media.bytes.len())
+    }
+}
+
+/// The last part of a path, in characters that are visible and safe in a line of text.
+fn sanitise(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).find(|it| !it.trim().is_empty()).unwrap_or_default();
+    let is_safe = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '.' | '-' | '_' | '(' | ')' | '+' | ',' | '@');
+    let safe: String = last.chars().map(|it| if is_safe(&it) { it } else { '_' }).collect();
+    let safe = safe.trim().trim_start_matches('.');
+    let count = safe.chars().count();
+    let name: String = match safe.rsplit_once('.').filter(|(_, ending)| count > MAX_NAME && ending.len() < 16) {
+        Some((stem, ending)) => {
+            let stem: String = stem.chars().take(MAX_NAME - ending.chars().count() - 1).collect();
+            format!("{stem}.{ending}")
+        }
+        None => safe.chars().take(MAX_NAME).collect(),
+    };
+    if name.trim_matches(['_', ' ', '.']).is_empty() { "file".to_owned() } else { name }
+}
+
+/// How many files a message may have, and how large they may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachmentLimits {
+    /// Files of one message.
+    pub files: usize,
+    /// Bytes of all files together.
+    pub bytes: usize,
+}
+
+impl AttachmentLimits {
+    /// Files that are read from this machine.
+    pub const LOCAL: Self = Self { files: 16, bytes: 50 << 20 };
+    /// Files that arrive over HTTP with a token.
+    pub const UPLOAD: Self = Self { files: 16, bytes: 20 << 20 };
+    /// Files that arrive by a webhook.
+    pub const WEBHOOK: Self = Self { files: 16, bytes: 5 << 20 };
+
+    /// Checks sizes in bytes, in the order of the files. The error says which limit is exceeded.
+    pub fn check(self, sizes: impl IntoIterator<Item = u64>) -> Result<()> {
+        let (mut files, mut bytes) = (0, 0_u64);
+        for size in sizes {
+            files += 1;
+            bytes = bytes.saturating_add(size);
+        }
+        if files > self.files {
+            return Err(Error::failed(format!(
+                "{files} attachments are too many: one message takes {} at most. Send the rest with the next message",
+                self.files
+            )));
+        }
+        if bytes > self.bytes as u64 {
+            return Err(Error::failed(format!(
+                "the attachments have {bytes} bytes: one message takes {} MiB at most. Send smaller or fewer files",
+                self.bytes >> 20
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sanitised() {
+        for (given, name) in [
+            ("notes.md", "notes.md"),
+            ("/etc/passwd", "passwd"),
+            ("C:\\Users\\me\\a b.txt", "a b.txt"),
+            ("../..", "file"),
+            (".bashrc", "bashrc"),
+            ("", "file"),
+            ("a\nb\u{202e}c\u{1b}[31m.txt", "a_b_c__31m.txt"),
+            ("Übersicht (1).pdf", "Übersicht (1).pdf"),
+            ("dir/", "dir"),
+        ] {
+            assert_eq!(sanitise(given), name, "{given:?}");
+        }
+        let long = sanitise(&format!("{}.tar", "x".repeat(500)));
+        assert!(long.ends_with(".tar") && long.chars().count() == MAX_NAME, "{long}");
+        assert_eq!(sanitise(&"ü".repeat(500)).chars().count(), MAX_NAME);
+    }
+
+    #[test]
+    fn the_type_comes_from_the_bytes() {
+        assert_eq!(Attachment::new("a.txt", b"\x89PNG\r\n\x1a\n".to_vec()).media.mime, "image/png");
+        assert_eq!(Attachment::new("a.png", b"words".to_vec()).media.mime, "text/plain");
+        assert_eq!(Attachment::new("a.png", vec![0xff, 0, 1]).media.mime, "application/octet-stream");
+    }
+
+    #[test]
+    fn limits_name_themselves() {
+        let limits = AttachmentLimits { files: 2, bytes: 1 << 20 };
+        assert!(limits.check([1 << 19, 1 << 19]).is_ok());
+        let told = |sizes: &[u64]| limits.check(sizes.iter().copied()).unwrap_err().to_string();
+        assert!(told(&[1, 1, 1]).contains("3 attachments are too many: one message takes 2"));
+        assert!(told(&[1 << 20, 1]).contains("1048577 bytes: one message takes 1 MiB"));
+        assert!(told(&[u64::MAX, u64::MAX]).contains("takes 1 MiB"));
+    }
+}
