@@ -1,24 +1,31 @@
-//! `helve tools`: what a model can call, in the format of each protocol, and what it costs in tokens.
+//! `helve tools`: the table of a dialect, what a session offers of it, and what the definitions cost in tokens.
 
 use std::{process::ExitCode, sync::Arc};
 
 use helve_contract::Spec;
+use helve_engine::{Dialect, Engine};
 use serde_json::{Value, json};
 
-use super::Choice;
+use super::{Choice, mcp};
 use crate::{
+    config::Settings,
     fault::{Fault, Outcome},
     print::{Ink, first_sentence, ink},
-    say, setup,
+    say, setup, state,
     wire::{self, Format},
+    workshop::Bench,
 };
 
 /// List the tools of a dialect, as a table or as definitions for a model.
+///
+/// The table has every row of the dialect and marks those that a session cannot offer, with the reason. With --offered
+/// it has exactly what `tools/list` of `helve mcp` carries: MCP servers, plugins and modules are started for that.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   helve tools
   helve tools --dialect preset --role readonly
+  helve tools --offered
   helve tools --dialect solo --format openai > tools.json
   helve tools --tokens")]
 pub(crate) struct Args {
@@ -27,6 +34,9 @@ pub(crate) struct Args {
     /// How to write them.
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
+    /// Start MCP servers, plugins and modules, and list only what a session offers.
+    #[arg(long)]
+    offered: bool,
     /// Count the tokens (o200k_base) of each definition as it is sent, and their sum.
     #[arg(long)]
     tokens: bool,
@@ -38,16 +48,50 @@ impl Args {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
         let name = dialect.name;
-        let engine = setup::listing(&settings, dialect)?;
-        let specs: Vec<_> = engine.specs().collect();
+        let (specs, rows) = if self.offered {
+            let specs = offered(settings, dialect)?;
+            let rows = specs.iter().map(|spec| Row { spec: spec.clone(), reason: None }).collect();
+            (specs, rows)
+        } else {
+            let all: Vec<_> = dialect.tools.iter().map(|entry| entry.spec.clone()).collect();
+            let engine = setup::listing(&settings, dialect)?;
+            (engine.specs().collect::<Vec<_>>(), rows(&all, &engine))
+        };
         match (self.format, self.tokens) {
-            (Format::Table, false) => table(&specs),
+            (Format::Table, false) => table(&rows),
             (Format::Table, true) => bills(&specs, Format::Openai, name),
             (format, true) => say!("{}", counted(&specs, format)),
             (format, false) => say!("{}", pretty(&definitions(&specs, format))?),
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A row of the table.
+struct Row {
+    spec: Arc<Spec>,
+    /// Why a session does not offer it.
+    reason: Option<String>,
+}
+
+/// Every row of the dialect, with the reason where it is not offered.
+fn rows(all: &[Arc<Spec>], engine: &Engine) -> Vec<Row> {
+    let reason = |spec: &Spec| {
+        let left_out = engine.get(&spec.name).is_none();
+        left_out.then(|| "the role or the settings leave it out".to_owned())
+    };
+    all.iter().map(|spec| Row { spec: spec.clone(), reason: reason(spec) }).collect()
+}
+
+/// What a session over MCP offers, with the tools of servers, plugins and modules.
+fn offered(settings: Settings, dialect: Dialect) -> Result<Vec<Arc<Spec>>, Fault> {
+    let runtime = setup::runtime()?;
+    let bench = Bench::new(settings, &dialect, &runtime)?;
+    let opened = mcp::client_session(&bench, state::random_id()?, &Arc::default(), None)?;
+    let specs = opened.engine.specs().collect();
+    runtime.block_on(setup::end_servers(bench.servers()));
+    runtime.shutdown_background();
+    Ok(specs)
 }
 
 fn definitions(specs: &[Arc<Spec>], format: Format) -> Value {
@@ -66,16 +110,25 @@ fn pretty(value: &Value) -> Result<String, Fault> {
     serde_json::to_string_pretty(value).map_err(|error| Fault::failed(error.to_string()))
 }
 
-fn table(specs: &[Arc<Spec>]) {
-    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default().max(4);
+fn table(rows: &[Row]) {
+    let width = rows.iter().map(|row| row.spec.name.len()).max().unwrap_or_default().max(4);
     let head = format!("{:width$}  {:14}  {}", "TOOL", "TIER", "WHAT IT DOES");
     say!("{}", ink(Ink::Bold, &head));
-    for spec in specs {
+    for Row { spec, reason } in rows {
         let tier = serde_json::to_value(spec.tier()).ok();
         let tier = tier.as_ref().and_then(Value::as_str).unwrap_or_default();
-        say!("{:width$}  {tier:14}  {}", spec.name, first_sentence(&spec.description));
+        let line = format!("{:width$}  {tier:14}  {}", spec.name, first_sentence(&spec.description));
+        match reason {
+            None => say!("{line}"),
+            Some(reason) => say!("{}", ink(Ink::Dim, &format!("{line} [not offered: {reason}]"))),
+        }
     }
-    say!("{}", ink(Ink::Dim, &format!("{} tools", specs.len())));
+    let missing = rows.iter().filter(|row| row.reason.is_some()).count();
+    let count = match missing {
+        0 => format!("{} tools", rows.len()),
+        missing => format!("{} tools, {} offered here", rows.len(), rows.len() - missing),
+    };
+    say!("{}", ink(Ink::Dim, &count));
 }
 
 fn bills(specs: &[Arc<Spec>], format: Format, dialect: &str) {

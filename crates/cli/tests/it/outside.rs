@@ -318,3 +318,45 @@ fn a_plugin_cannot_take_the_place_of_a_tool_of_our_own() {
         assert_eq!(ran.err, "helve: the tool read from outside is left out: there is one of that name\n");
     }
 }
+
+/// The names of `tools/list` over stdio.
+fn listed(desk: &Desk, flags: &[&str]) -> Vec<String> {
+    let mut command = desk.command(&[&["mcp"], flags].concat());
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let lines = std::io::BufReader::new(server.stdout.take().unwrap()).lines();
+    let info = serde_json::json!({ "name": "test", "version": "1" });
+    let hello = serde_json::json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
+    for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", serde_json::json!({}))] {
+        let line = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{line}").unwrap();
+    }
+    let answers = lines.map_while(Result::ok).map(|it| serde_json::from_str::<serde_json::Value>(&it).unwrap());
+    let answer = answers.into_iter().find(|it| it["id"] == 2).unwrap();
+    drop(input);
+    server.wait().unwrap();
+    answer["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
+    let script = example("shell/today.sh");
+    let desk = own_server(&format!(
+        "[[plugins]]\npath = \"/bin/sh\"\nargs = [{script:?}]\n[[wasm]]\npath = \"hi.wasm\"\nname = \"hi\"\n\
+         description = \"Says hi.\"\nprofile = \"FileReadOnly\"\n"
+    ));
+    let module = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+    std::fs::write(desk.path("home/.config/helve/hi.wasm"), wat::parse_str(module).unwrap()).unwrap();
+    for flags in [&["--dialect", "claude"][..], &["--dialect", "preset", "--role", "none"], &["--dialect", "oxydra"]] {
+        // A machine under load starts the server late.
+        let flags = &[flags, &["--set", "mcp.wait_secs=60"]].concat()[..];
+        let shown = desk.run(&[&["tools", "--offered", "--format", "mcp"], flags].concat());
+        let names: Vec<_> = shown.json()["tools"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+        assert_eq!(names, listed(&desk, flags), "{flags:?}: {}", shown.err);
+        for name in ["today", "hi", "mcp__own__read"] {
+            assert!(names.iter().any(|it| it == name), "{name}: {names:?} {}", shown.err);
+        }
+        let table = desk.run(&[&["tools", "--offered"], flags].concat()).out;
+        assert!(table.contains(&format!("{} tools", names.len())), "{table}");
+    }
+}

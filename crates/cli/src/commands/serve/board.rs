@@ -9,7 +9,7 @@ use std::{
 use helve_contract::{
     Call, Error, Result, async_trait,
     jiff::Timestamp,
-    ports::{self, Nobody, Todo, User, Verdict},
+    ports::{self, Todo, User, Verdict},
 };
 use helve_engine::{Answer, Approver, Mode, Question};
 use serde::Deserialize;
