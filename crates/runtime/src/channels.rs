@@ -6,18 +6,31 @@ use std::{
 };
 
 use helve_contract::{Result, ports::Channels};
-use helve_web::channels::{Outlets, Stdout};
+use helve_web::channels::{Attachments, Outlets, Stdout};
 
 use crate::{config::Settings, remark};
 
-/// The channels of a session. What cannot be opened is said, and leaves the session without any. Attachments of the
-/// user's turns need no channel.
-pub fn open(settings: &Settings) -> Arc<dyn Channels> {
+/// Whether the user of a session can send files with a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// There are turns, and files may come with them.
+    WithTurns,
+    /// There are no turns: a person or a client calls tools.
+    Never,
+}
+
+/// The channels of a session. What cannot be opened is said, and leaves the session without any. Files of the user
+/// need no channel.
+pub fn open(settings: &Settings, files: Files) -> Arc<dyn Channels> {
     let outlets = outlets(settings).unwrap_or_else(|error| {
         remark!("helve: there are no channels: {error}");
         None
     });
-    Arc::new(outlets.unwrap_or_default())
+    let outlets = outlets.unwrap_or_default();
+    Arc::new(match files {
+        Files::WithTurns => outlets.with_attachments(Attachments::default()),
+        Files::Never => outlets,
+    })
 }
 
 fn outlets(settings: &Settings) -> Result<Option<Outlets>> {

@@ -11,6 +11,7 @@ use helve_contract::{
 use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
+    channels::Files,
     crew,
     fault::Fault,
     guard,
@@ -180,7 +181,8 @@ impl<'a> SessionBuilder<'a> {
             Caller::Model => Arc::new(Remembering::new(room.host.clone(), bench.memory().clone())),
             _ => room.host.clone(),
         };
-        let mut ports = setup::ports(bench.settings(), bench.state(), host, room.tasks.clone());
+        let files = if matches!(self.caller, Caller::Model) { Files::WithTurns } else { Files::Never };
+        let mut ports = setup::ports(bench.settings(), bench.state(), (host, room.tasks.clone()), files);
         ports.store = bench.store().clone();
         ports.web = web::read_by(bench.weak(), ports.web);
         ports.agents = self.need.agents.clone().unwrap_or_else(|| bench.agents_on_demand(dialect.name));

@@ -280,14 +280,19 @@ pub fn imports(
 }
 
 /// What every session can reach, by the settings. Nothing is opened before it is used.
-pub fn ports(settings: &Settings, state: &Path, host: Arc<dyn Host>, tasks: Arc<dyn Tasks>) -> Ports {
+pub fn ports(
+    settings: &Settings,
+    state: &Path,
+    (host, tasks): (Arc<dyn Host>, Arc<dyn Tasks>),
+    files: channels::Files,
+) -> Ports {
     let reader = Arc::new(helve_web::Reader::new());
     Ports {
         tasks,
         web: crate::web::open(settings, reader.clone()),
         documents: reader,
         store: store(settings, state),
-        channels: channels::open(settings),
+        channels: channels::open(settings, files),
         ..Ports::new(host)
     }
 }

@@ -155,6 +155,17 @@ fn a_plugin_brings_its_tool() {
 }
 
 #[test]
+fn notes_about_a_call_are_told_on_standard_error_and_in_json() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "hello\n");
+    let args = ["call", "read", r#"{"path":"a.txt","colour":"red"}"#, "--dialect", "preset"];
+    let ran = desk.run(&args);
+    assert!(ran.code == 0 && !ran.out.contains("colour") && ran.err.contains("colour"), "{} {}", ran.out, ran.err);
+    let told = desk.run(&[&args[..], &["--json"]].concat()).json();
+    assert!(told["notes"].to_string().contains("colour") && !told["text"].to_string().contains("colour"), "{told}");
+}
+
+#[test]
 fn a_module_brings_its_tool_and_leaves_a_record() {
     let desk = Desk::new();
     let module = r#"(module

@@ -360,3 +360,16 @@ fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
         assert!(table.contains(&format!("{} tools", names.len())), "{table}");
     }
 }
+
+#[test]
+fn fixtures_of_the_conformance_suite_need_their_flag() {
+    let desk = Desk::new();
+    let has_fixtures = |flags: &[&str]| listed(&desk, flags).iter().any(|it| it.starts_with("test_"));
+    assert!(has_fixtures(&["--fixtures"]));
+    assert!(!has_fixtures(&[]));
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"test_simple_text","arguments":{}}}"#;
+    let ran = desk.fed(&["mcp"], &format!("{hello}\n{call}\n"));
+    let answer = ran.out.lines().find(|it| it.contains("\"id\":2")).unwrap();
+    assert!(answer.contains("\"error\"") || answer.contains("\"isError\":true"), "{answer}");
+}

@@ -30,6 +30,36 @@ fn every_format_has_the_same_tools() {
     }
 }
 
+/// The number in front of "tools" in the last line of a table.
+fn count(table: &str) -> usize {
+    table.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_readme_counts_the_rows_of_every_table() {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let desk = Desk::new();
+    for dialect in DIALECTS {
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{dialect}` ("))).unwrap();
+        let told: usize = row.split('|').nth(2).unwrap().trim().parse().unwrap();
+        assert_eq!(told, count(&desk.run(&["tools", "--dialect", dialect]).out), "README.md: {row}");
+    }
+}
+
+#[test]
+fn a_row_that_is_not_offered_says_why() {
+    let desk = Desk::new();
+    let whole = desk.run(&["tools", "--dialect", "preset"]).out;
+    let part = desk.run(&["tools", "--dialect", "preset", "--role", "readonly"]).out;
+    assert_eq!(count(&whole), count(&part), "{part}");
+    let row = |name: &str| part.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap().to_owned();
+    assert!(row("write").contains("[not offered: "), "{part}");
+    assert!(!row("read").contains("not offered"), "{part}");
+    assert!(part.lines().last().unwrap().contains("offered here"), "{part}");
+    let disabled = desk.run(&["tools", "--dialect", "preset", "--set", "tools.disable=grep"]).out;
+    assert!(disabled.lines().any(|it| it.starts_with("grep ") && it.contains("[not offered: ")), "{disabled}");
+}
+
 #[test]
 fn the_bill_adds_up() {
     let desk = Desk::new();

@@ -184,6 +184,8 @@ impl Channels for Outlets {
     }
 
     fn set_attachments(&self, session: &str, files: Vec<Attachment>) {
-        self.attachments.set(session, files);
+        if let Some(attachments) = &self.attachments {
+            attachments.set(session, files);
+        }
     }
 }
