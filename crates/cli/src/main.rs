@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use helve_config::{self as config, state};
-use helve_runtime::{fault, knobs, notify, outside, print, remark, say, schedules, setup, shell, talk, undo, workshop};
+use helve_runtime::{
+    fault, hosts, knobs, notify, outside, print, remark, say, schedules, setup, shell, talk, undo, workshop,
+};
 
 const EXAMPLES: &str = "\
 Examples:

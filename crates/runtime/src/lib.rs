@@ -5,6 +5,7 @@ pub mod channels;
 pub mod crew;
 pub mod fault;
 pub mod guard;
+pub mod hosts;
 pub mod knobs;
 pub mod modules;
 pub mod notify;

@@ -18,7 +18,7 @@ pub struct Told {
 impl Told {
     /// Notices over the configured channels.
     pub fn new(settings: &Settings) -> Self {
-        Self { channels: channels::open(settings) }
+        Self { channels: channels::open(settings, channels::Files::Never) }
     }
 }
 

@@ -61,6 +61,23 @@ fn a_row_that_is_not_offered_says_why() {
 }
 
 #[test]
+fn the_doctor_lists_every_kind_of_host() {
+    let checks = |flags: &[&str]| -> Vec<(String, String, String)> {
+        let told = Desk::new().run(&[&["doctor", "--json"], flags].concat()).json();
+        let text = |it: &serde_json::Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+        let all = told["checks"].as_array().unwrap().iter();
+        all.map(|it| (text(it, "name"), text(it, "state"), it.to_string())).collect()
+    };
+    let of = |all: &[(String, String, String)], name: &str| all.iter().find(|it| it.0 == name).unwrap().clone();
+    let usual = checks(&[]);
+    assert_eq!(of(&usual, "host local").1, "good");
+    assert!(of(&usual, "host ssh").2.contains("set `host.ssh.host`"), "{usual:?}");
+    assert!(of(&usual, "host e2b").2.contains("E2B_API_KEY"), "{usual:?}");
+    let nowhere = checks(&["--set", "host.kind=docker", "--set", "host.docker.endpoint=unix:///nowhere.sock"]);
+    assert_eq!(of(&nowhere, "host docker").1, "weak", "{nowhere:?}");
+}
+
+#[test]
 fn the_bill_adds_up() {
     let desk = Desk::new();
     let bill = desk.run(&["tools", "--dialect", "preset", "--tokens", "--format", "openai"]).json();

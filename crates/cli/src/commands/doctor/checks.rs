@@ -10,7 +10,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::Check;
 use crate::{
-    config::{Settings, Standing, TaintPolicy},
+    config::{HostKind, Settings, Standing, TaintPolicy},
+    hosts::{self, HostReport},
     setup, shell, state,
 };
 
@@ -23,6 +24,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.extend(state_folder(settings));
     checks.push(space(&settings.workspace));
     checks.extend(sandbox(settings));
+    checks.extend(hosts(settings));
     checks.extend([documents(), git()]);
     checks.extend(files(settings));
     checks.push(protected());
@@ -171,6 +173,28 @@ fn sandbox(settings: &Settings) -> Vec<Check> {
             shell::Found::Weak(name, text, next) => Check::weak(name, text, next),
         })
         .collect()
+}
+
+/// Where commands could run besides this machine. Only the host that the settings name has to work.
+fn hosts(settings: &Settings) -> Vec<Check> {
+    let Ok(runtime) = setup::runtime() else { return Vec::new() };
+    let local = settings.config.host.kind == HostKind::Local;
+    let used = if local { "files and commands are here" } else { "files only; `host.kind` names another" };
+    let mut checks = vec![Check::good("host local", used)];
+    for HostReport { kind, is_selected, found } in runtime.block_on(hosts::probe(settings)) {
+        let name = match kind {
+            HostKind::Docker => "host docker",
+            HostKind::Ssh => "host ssh",
+            _ => "host e2b",
+        };
+        checks.push(match (found, is_selected) {
+            (Ok(found), true) => Check::good(name, found),
+            (Ok(found), false) => Check::good(name, format!("{found}; not used, set `host.kind` to use it")),
+            (Err(why), true) => Check::weak(name, why, "commands fail until it works, or `host.kind` names another"),
+            (Err(why), false) => Check::good(name, format!("not used; {why}")),
+        });
+    }
+    checks
 }
 
 /// Lets the child read a page that says nothing.
