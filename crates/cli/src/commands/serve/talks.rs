@@ -327,7 +327,7 @@ impl Wake for Talks {
             return Some(delivery);
         }
         // What another conversation sends is no request of a client: it says nothing where it cannot be taken.
-        self.say(session, text.to_owned()).await.ok().map(|()| Delivery::Woken)
+        self.say(session, text.into()).await.ok().map(|()| Delivery::Woken)
     }
 }
 
