@@ -42,7 +42,7 @@ pub fn project_file(workspace: &Path) -> Option<PathBuf> {
 }
 
 fn existing(folder: &Path) -> Option<PathBuf> {
-    // A folder of that name is no settings file: while commands run, the sandbox puts one in the place of a missing file.
+    // A directory of that name is no settings file.
     NAMES.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok_and(|it| !it.is_dir()))
 }
 

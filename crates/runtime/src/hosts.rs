@@ -1,10 +1,13 @@
-//! The kinds of hosts by the settings: what each needs, and whether it can be used. Open it to add a kind.
+//! Checks every kind of host that settings can name, for `helve doctor`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
-use helve_hosts::{Docker, E2bHost, HostSettings, Ssh, SshHost};
+use helve_hosts::HostSettings;
 
-use crate::config::{HostKind, Settings};
+use crate::{
+    config::{HostKind, Settings},
+    shell,
+};
 
 /// How long a host has to answer.
 const PROBE: Duration = Duration::from_secs(15);
@@ -20,44 +23,17 @@ pub struct HostReport {
 }
 
 /// The settings of a host on another machine or in a container. The error names the setting that is missing.
-pub fn configured(settings: &Settings, kind: HostKind) -> Result<Option<HostSettings>, String> {
-    let host = &settings.config.host;
-    let dir = |dir: &Option<String>| dir.as_ref().map_or_else(|| settings.workspace.clone(), PathBuf::from);
+fn configured(settings: &Settings, kind: HostKind) -> Result<Option<HostSettings>, String> {
     Ok(Some(match kind {
         HostKind::Local => return Ok(None),
-        HostKind::Docker => HostSettings::Docker(Docker {
-            endpoint: host.docker.endpoint.clone(),
-            image: host.docker.image.clone(),
-            network: host.docker.network.clone(),
-            user: host.docker.user.clone(),
-            ..Docker::default()
-        }),
-        HostKind::Ssh => {
-            let name = host.ssh.host.clone().ok_or("not configured: set `host.ssh.host`")?;
-            HostSettings::Ssh(SshHost {
-                connection: Ssh {
-                    host: name,
-                    user: host.ssh.user.clone(),
-                    port: Some(host.ssh.port),
-                    key: host.ssh.key.as_ref().map(|it| it.to_path_buf()),
-                    known_hosts: host.ssh.known_hosts.as_ref().map(|it| it.to_path_buf()),
-                    program: None,
-                },
-                workspace: dir(&host.ssh.dir),
-            })
-        }
+        HostKind::Docker => HostSettings::Docker(shell::container(settings, Vec::new())),
+        HostKind::Ssh => HostSettings::Ssh(shell::ssh_host(settings).map_err(|fault| fault.to_string())?),
         HostKind::E2b => {
-            let variable = &host.e2b.key_env;
+            let variable = &settings.config.host.e2b.key_env;
             if std::env::var_os(variable).is_none_or(|it| it.is_empty()) {
                 return Err(format!("not configured: set the environment variable {variable}"));
             }
-            HostSettings::E2b(E2bHost {
-                key_variable: variable.clone(),
-                url: host.e2b.url.clone(),
-                template: host.e2b.template.clone(),
-                workspace: dir(&host.e2b.dir),
-                ..E2bHost::default()
-            })
+            HostSettings::E2b(shell::e2b_host(settings))
         }
     }))
 }

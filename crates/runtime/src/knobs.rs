@@ -157,6 +157,12 @@ impl SettingsUser {
 
 #[async_trait]
 impl User for SettingsUser {
+    fn is_available(&self) -> bool {
+        self.inner.is_available()
+    }
+    fn has_settings(&self) -> bool {
+        true
+    }
     async fn ask(&self, call: &Call, questions: &[Question]) -> Result<BTreeMap<String, String>> {
         self.inner.ask(call, questions).await
     }

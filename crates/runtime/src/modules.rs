@@ -21,6 +21,14 @@ impl Record {
         _ = self.0.set(Arc::downgrade(engine));
     }
 
+    /// Records one event, where an engine listens.
+    pub(crate) fn emit(&self, kind: &str, data: serde_json::Value) {
+        if let Some(engine) = self.0.get().and_then(Weak::upgrade) {
+            // A log that fails never fails a call; the call's own events say that it did.
+            _ = engine.events().emit(kind, data);
+        }
+    }
+
     fn audit(&self) -> Audit {
         let engine = self.0.clone();
         Arc::new(move |record| {

@@ -7,6 +7,8 @@ use std::{
     process,
 };
 
+use helve_contract::{Invisible, invisible};
+
 /// A line on standard output. A reader that went away ends the program quietly.
 #[macro_export]
 macro_rules! say {
@@ -86,10 +88,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 fn is_sneaky(it: char) -> bool {
     match it {
         '\n' | '\t' => false,
-        '\u{ad}' | '\u{61c}' | '\u{feff}' => true,
-        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{e0000}'..='\u{e007f}' => true,
-        it => it.is_control(),
+        it => it.is_control() || matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden)),
     }
 }
 

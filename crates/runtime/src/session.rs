@@ -5,13 +5,14 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 
 use helve_agent::Need;
 use helve_contract::{
-    Access, Ports, Reading, Session,
+    Access, Port, PortSet, Ports, Reading, Session,
     ports::{Host, Nobody, User},
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Gate, Listener, Mode, ModeSwitch, Spill};
+use helve_engine::{Builder, Dialect, Engine, Events, Gate, LimitSettings, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
     channels::Files,
+    config::Settings,
     crew,
     fault::Fault,
     guard,
@@ -119,8 +120,10 @@ impl<'a> SessionBuilder<'a> {
 
         let imports = outside::free(&dialect, bench.imports.entries(&dialect));
         let builder = imports.into_iter().fold(setup::chosen(settings, dialect.clone()), Builder::tool);
+        let builder = builder.available(self.available(&session));
         let engine = self.engine(builder, self.gate(self.mode(&dialect), self.somebody())?, &room.spill)?;
         bench.imports.record.goes_to(&engine);
+        room.record.goes_to(&engine);
         if !matches!(self.caller, Caller::Person) {
             bench.imports.follow(&engine, dialect, &bench.tasks);
         }
@@ -169,6 +172,7 @@ impl<'a> SessionBuilder<'a> {
             // Plan mode reads pages unasked; a parent that would be asked cannot pass that on.
             gate = gate.asking_web_in_plan();
         }
+        let builder = builder.available(self.available(&session));
         let engine = self.engine(builder, gate, &spill)?;
         Ok(self.opened(engine, session, &spill))
     }
@@ -187,6 +191,22 @@ impl<'a> SessionBuilder<'a> {
         ports.web = web::read_by(bench.weak(), ports.web);
         ports.agents = self.need.agents.clone().unwrap_or_else(|| bench.agents_on_demand(dialect.name));
         ports.user = self.somebody().map_or_else(|| self.nobody(), |it| it.user.clone());
+        ports
+    }
+
+    /// The ports that the session has and the settings leave on.
+    fn available(&self, session: &Session) -> PortSet {
+        let config = &self.bench.settings().config;
+        let mut ports = session.available();
+        if self.bench.servers().is_some() {
+            ports = ports | PortSet::of(&[Port::McpServers]);
+        }
+        if !config.memory.enabled {
+            ports = ports.without(Port::Memory);
+        }
+        if !config.schedule.enabled {
+            ports = ports.without(Port::Schedules);
+        }
         ports
     }
 
@@ -241,6 +261,7 @@ impl<'a> SessionBuilder<'a> {
             .without(need.without.clone())
             .gate(gate)
             .events(self.events()?)
+            .limits(limits(settings))
             .spill(Spill::new(spill.to_owned(), setup::keep(settings)));
         let mut builder = guard::guarded(settings, builder);
         if matches!(self.caller, Caller::Person) {
@@ -312,6 +333,12 @@ pub fn sibling(bench: &Bench, first: &OpenSession) -> Result<Arc<Session>, Fault
         .ok_or_else(|| Fault::failed(format!("the session {} is not open here", from.id)))?;
     bench.keep(&Need::default(), (&first.engine, &session), &spill);
     Ok(session)
+}
+
+/// Output limits of the settings, in place of the dialect's.
+fn limits(settings: &Settings) -> LimitSettings {
+    let max_output_bytes = settings.config.tools.max_output_bytes.and_then(|it| usize::try_from(it).ok());
+    LimitSettings { max_output_bytes, ..LimitSettings::default() }
 }
 
 fn dialect(name: &str) -> Result<Dialect, Fault> {

@@ -178,6 +178,8 @@ pub struct Room {
     pub host: Arc<dyn Host>,
     /// Its commands.
     pub tasks: Arc<dyn Tasks>,
+    /// Where it is recorded what the sandbox finds.
+    pub record: modules::Record,
     _leftovers: Leftovers,
 }
 
@@ -213,6 +215,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
         state::private(&scratch)?;
     }
     let workspace = Workspace::new(roots, rules(settings, &own), reading);
+    let record = modules::Record::default();
     let (host, tasks) = shell::open(
         settings,
         Folders {
@@ -220,10 +223,11 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
             output: &spill,
             protected: own.iter().map(|it| it.display().to_string()).filter(|it| !it.is_empty()).collect(),
             one_call,
+            record: record.clone(),
         },
         &workspace,
     )?;
-    Ok(Room { spill, workspace, host, tasks, _leftovers: leftovers })
+    Ok(Room { spill, workspace, host, tasks, record, _leftovers: leftovers })
 }
 
 /// Tools from outside: plugins, modules and MCP servers.

@@ -12,17 +12,20 @@ use helve_contract::{
 };
 use helve_engine::{NameList, PROTECTED, is_homely};
 use helve_hosts::{
-    Allowed, Docker, E2bHost, HostSettings, Limits, Local, Net, ProxySocket, Routed, Runner, Sandbox, SandboxSettings,
-    Ssh, SshHost, Wanted,
+    Allowed, Docker, E2bHost, HostSettings, IntegrityListener, IntegrityOutcome, Limits, Local, Net, ProxySocket,
+    Routed, Runner, Sandbox, SandboxSettings, Ssh, SshHost, Wanted,
 };
 use helve_web::{
     guard::Guard,
     proxy::{Gateway, Hosts, listen_privately},
 };
 
+use serde_json::json;
+
 use crate::{
     config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, Settings, ShellConfig},
     fault::Fault,
+    modules::Record,
     remark, state,
 };
 
@@ -36,6 +39,8 @@ pub struct Folders<'a> {
     pub protected: Vec<String>,
     /// Whether the process ends after one call, and its commands with it.
     pub one_call: bool,
+    /// Where it is recorded what the integrity check of the sandbox finds.
+    pub record: Record,
 }
 
 /// Where programs run, and the keeper of those that do.
@@ -52,9 +57,11 @@ pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) ->
         };
         return Ok((Arc::new(local), Arc::new(NoTasks)));
     }
-    let host = host_settings(settings, folders.scratch, folders.protected)?
-        .open(workspace, journal)
-        .map_err(|error| Fault::usage(error.to_string()))?;
+    let mut host = host_settings(settings, folders.scratch, folders.protected)?;
+    if let HostSettings::Local(sandbox) = &mut host {
+        sandbox.listener = Some(listener(folders.record));
+    }
+    let host = host.open(workspace, journal).map_err(|error| Fault::usage(error.to_string()))?;
     if !settings.config.tools.shell.enabled {
         return Ok((host, Arc::new(NoTasks)));
     }
@@ -68,6 +75,29 @@ pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, Fault> {
     let workspace = Workspace::new([], PathRules::default(), Reading::Absolute);
     let local = HostSettings::Local(sandbox(settings, None, Vec::new())?);
     local.open(&workspace, journal(settings)).map_err(|error| Fault::usage(error.to_string()))
+}
+
+/// Records what the integrity check after a command found.
+fn listener(record: Record) -> IntegrityListener {
+    IntegrityListener(Arc::new(move |event| {
+        let path = &event.path;
+        let data = match &event.outcome {
+            IntegrityOutcome::Moved(to) => json!({ "path": path, "outcome": "moved", "to": to }),
+            IntegrityOutcome::Stands(object) => json!({ "path": path, "outcome": "committed", "object": object }),
+            IntegrityOutcome::Changed => json!({ "path": path, "outcome": "changed" }),
+        };
+        record.emit("sandbox.integrity", data);
+    }))
+}
+
+/// Does what a killed process could not do after its last command in this workspace. What was found, for the user.
+pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, Fault> {
+    if !settings.config.tools.shell.enabled || settings.config.host.kind != HostKind::Local {
+        return Ok(Vec::new());
+    }
+    let sandbox =
+        Sandbox::new(sandbox(settings, None, Vec::new())?).map_err(|error| Fault::usage(error.to_string()))?;
+    Ok(sandbox.recover(std::slice::from_ref(&settings.workspace)).await)
 }
 
 /// Where notes of changes to several files are kept: in the state folder, where there is one.
@@ -124,9 +154,11 @@ fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>
 }
 
 /// The machine that is reached over `ssh`, by the settings.
-fn ssh_host(settings: &Settings) -> Result<SshHost, Fault> {
+pub(crate) fn ssh_host(settings: &Settings) -> Result<SshHost, Fault> {
     let ssh = &settings.config.host.ssh;
-    let missing = |name: &str| Fault::usage(format!("host.kind is `ssh`, but host.ssh.{name} is not set; set it"));
+    let missing = |name: &str| {
+        Fault::usage(format!("not configured: host.ssh.{name} is not set; set it for host.kind = \"ssh\""))
+    };
     let connection = Ssh {
         host: ssh.host.clone().ok_or_else(|| missing("host"))?,
         port: Some(ssh.port),
@@ -139,7 +171,7 @@ fn ssh_host(settings: &Settings) -> Result<SshHost, Fault> {
 }
 
 /// The sandbox of the E2B service, by the settings.
-fn e2b_host(settings: &Settings) -> E2bHost {
+pub(crate) fn e2b_host(settings: &Settings) -> E2bHost {
     let (e2b, usual) = (&settings.config.host.e2b, E2bHost::default());
     E2bHost {
         key_variable: e2b.key_env.clone(),
@@ -166,7 +198,7 @@ fn proxy(settings: &Settings) -> Result<Option<ProxySocket>, Fault> {
 }
 
 /// The container that commands run in.
-fn container(settings: &Settings, protected: Vec<String>) -> Docker {
+pub(crate) fn container(settings: &Settings, protected: Vec<String>) -> Docker {
     let docker = settings.config.host.docker.clone();
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     Docker {
@@ -314,32 +346,6 @@ pub fn examine(settings: &Settings) -> Vec<Found> {
         ),
     });
     found.extend([landlock(), seccomp(), groups(report.groups)]);
-    found
-}
-
-/// The kinds of hosts: the one in use is tried, the others are named.
-pub async fn examine_hosts(settings: &Settings) -> Vec<Found> {
-    let used = settings.config.host.kind;
-    let mut found = Vec::new();
-    for (kind, name) in [
-        (HostKind::Local, "host local"),
-        (HostKind::Docker, "host docker"),
-        (HostKind::Ssh, "host ssh"),
-        (HostKind::E2b, "host e2b"),
-    ] {
-        if kind != used {
-            found.push(Found::Good(name, format!("not in use; host.kind = \"{kind}\" selects it")));
-            continue;
-        }
-        let probed = match host_settings(settings, None, Vec::new()) {
-            Ok(host) => host.probe().await.map_err(|error| error.to_string()),
-            Err(fault) => Err(fault.to_string()),
-        };
-        found.push(match probed {
-            Ok(facts) => Found::Good(name, facts.join("; ")),
-            Err(why) => Found::Weak(name, why, format!("fix the settings host.{kind}.*, or choose another host.kind")),
-        });
-    }
     found
 }
 

@@ -30,9 +30,10 @@ use crate::{
     fault::Fault,
     knobs::SessionKnobs,
     outside::Wanted as External,
+    remark,
     session::{OpenSession, SessionBuilder},
     setup::{self, Imports, Room, Wish},
-    state,
+    shell, state,
     undo::Memory,
 };
 
@@ -129,6 +130,9 @@ impl Bench {
                 Wish { run, top: None, reading: dialect.reading, lasting: false, reads: Vec::new(), one_call: false };
             Some(setup::room(&settings, &state, wish)?)
         };
+        for note in runtime.block_on(shell::recover(&settings))? {
+            remark!("helve: {note}");
+        }
         let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
         let overheard: Arc<OnceLock<Heard>> = Arc::default();

@@ -51,9 +51,9 @@ const LARGEST: u64 = 16 << 20;
 /// With --json every event is a line of JSON on standard output. Each has a `type`: `session` (id, model, dialect,
 /// workspace, resumed), `asking` (turn), `text`, `reasoning` and `notice` (text), `calling` (id, name, input),
 /// `progress` (id, text), `called` (id, name, is_error, text, exit, wall, took_ms, data, media, notes), `todos`
-/// (todos), `retrying` (why, after_ms), `compacted` (before, after), `child` (id, title, ended), `spent` (prompt_tokens,
-/// completion_tokens, cost), and last `ended` (session, ended, why, text, turns, calls, refused, usage, exit). `usage` includes
-/// what agents took that the model started.
+/// (todos), `retrying` (why, after_ms), `compacted` (before, after), `child` (id, title, ended), `spent`
+/// (prompt_tokens, completion_tokens, cost), and last `ended` (session, ended, why, text, turns, calls, refused, usage,
+/// exit). `usage` includes what agents took that the model started.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

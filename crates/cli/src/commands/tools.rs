@@ -2,8 +2,8 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use helve_contract::Spec;
-use helve_engine::{Dialect, Engine};
+use helve_contract::{Port, PortSet, Spec};
+use helve_engine::{Dialect, NotOffered, ToolStatus};
 use serde_json::{Value, json};
 
 use super::{Choice, mcp};
@@ -48,17 +48,10 @@ impl Args {
         let settings = self.choice.settings()?;
         let dialect = super::dialect(&settings)?;
         let name = dialect.name;
-        let (specs, rows) = if self.offered {
-            let specs = offered(settings, dialect)?;
-            let rows = specs.iter().map(|spec| Row { spec: spec.clone(), reason: None }).collect();
-            (specs, rows)
-        } else {
-            let all: Vec<_> = dialect.tools.iter().map(|entry| entry.spec.clone()).collect();
-            let engine = setup::listing(&settings, dialect)?;
-            (engine.specs().collect::<Vec<_>>(), rows(&all, &engine))
-        };
+        let statuses = statuses(settings, &dialect, self.offered)?;
+        let specs: Vec<_> = statuses.iter().filter(|it| it.offered.is_ok()).filter_map(|it| it.spec.clone()).collect();
         match (self.format, self.tokens) {
-            (Format::Table, false) => table(&rows),
+            (Format::Table, false) => table(&statuses),
             (Format::Table, true) => bills(&specs, Format::Openai, name),
             (format, true) => say!("{}", counted(&specs, format)),
             (format, false) => say!("{}", pretty(&definitions(&specs, format))?),
@@ -67,31 +60,33 @@ impl Args {
     }
 }
 
-/// A row of the table.
-struct Row {
-    spec: Arc<Spec>,
-    /// Why a session does not offer it.
-    reason: Option<String>,
-}
-
-/// Every row of the dialect, with the reason where it is not offered.
-fn rows(all: &[Arc<Spec>], engine: &Engine) -> Vec<Row> {
-    let reason = |spec: &Spec| {
-        let left_out = engine.get(&spec.name).is_none();
-        left_out.then(|| "the role or the settings leave it out".to_owned())
-    };
-    all.iter().map(|spec| Row { spec: spec.clone(), reason: reason(spec) }).collect()
-}
-
-/// What a session over MCP offers, with the tools of servers, plugins and modules.
-fn offered(settings: Settings, dialect: Dialect) -> Result<Vec<Arc<Spec>>, Fault> {
+/// The rows of the dialect, each with the reason where a session over MCP does not offer it. With `offered`, servers,
+/// plugins and modules are started, and only what is offered is there.
+fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<Vec<ToolStatus>, Fault> {
+    let has_servers = !settings.config.mcp.servers.is_empty();
+    if !offered {
+        settings.config.mcp.servers = Default::default();
+        settings.config.plugins = Default::default();
+        settings.config.tools.plugins = Default::default();
+        settings.config.wasm = Default::default();
+    }
     let runtime = setup::runtime()?;
-    let bench = Bench::new(settings, &dialect, &runtime)?;
+    let bench = Bench::new(settings, dialect, &runtime)?;
     let opened = mcp::client_session(&bench, state::random_id()?, &Arc::default(), None)?;
-    let specs = opened.engine.specs().collect();
+    let mut statuses = opened.engine.statuses();
     runtime.block_on(setup::end_servers(bench.servers()));
     runtime.shutdown_background();
-    Ok(specs)
+    let only_servers = NotOffered::Missing(PortSet::of(&[Port::McpServers]));
+    for status in &mut statuses {
+        // Servers are configured; they were only not started for this list.
+        if !offered && has_servers && status.offered == Err(only_servers) {
+            status.offered = Ok(());
+        }
+    }
+    if offered {
+        statuses.retain(|it| it.offered.is_ok());
+    }
+    Ok(statuses)
 }
 
 fn definitions(specs: &[Arc<Spec>], format: Format) -> Value {
@@ -110,20 +105,20 @@ fn pretty(value: &Value) -> Result<String, Fault> {
     serde_json::to_string_pretty(value).map_err(|error| Fault::failed(error.to_string()))
 }
 
-fn table(rows: &[Row]) {
-    let width = rows.iter().map(|row| row.spec.name.len()).max().unwrap_or_default().max(4);
+fn table(rows: &[ToolStatus]) {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max(4);
     let head = format!("{:width$}  {:14}  {}", "TOOL", "TIER", "WHAT IT DOES");
     say!("{}", ink(Ink::Bold, &head));
-    for Row { spec, reason } in rows {
-        let tier = serde_json::to_value(spec.tier()).ok();
+    for row in rows {
+        let tier = row.spec.as_ref().and_then(|spec| serde_json::to_value(spec.tier()).ok());
         let tier = tier.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let line = format!("{:width$}  {tier:14}  {}", spec.name, first_sentence(&spec.description));
-        match reason {
-            None => say!("{line}"),
-            Some(reason) => say!("{}", ink(Ink::Dim, &format!("{line} [not offered: {reason}]"))),
+        let line = format!("{:width$}  {tier:14}  {}", row.name, first_sentence(&row.description));
+        match &row.offered {
+            Ok(()) => say!("{line}"),
+            Err(reason) => say!("{}", ink(Ink::Dim, &format!("{line} [not offered: {reason}]"))),
         }
     }
-    let missing = rows.iter().filter(|row| row.reason.is_some()).count();
+    let missing = rows.iter().filter(|row| row.offered.is_err()).count();
     let count = match missing {
         0 => format!("{} tools", rows.len()),
         missing => format!("{} tools, {} offered here", rows.len(), rows.len() - missing),

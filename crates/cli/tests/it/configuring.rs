@@ -36,7 +36,8 @@ fn a_call_by_hand_reads_and_sets() {
     for (number, (asked, _)) in ASKED.iter().enumerate() {
         assert_answers("call", number, &desk.run(&["call", "Config", asked, "--json"]).out);
     }
-    let lines: String = ASKED.iter().map(|(asked, _)| format!("{{\"tool\":\"Config\",\"args\":{asked}}}\n")).collect();
+    let lines: Vec<_> = ASKED.iter().map(|(asked, _)| format!("{{\"tool\":\"Config\",\"args\":{asked}}}\n")).collect();
+    let lines = lines.concat();
     let ran = desk.fed(&["batch"], &lines);
     for (number, line) in ran.out.lines().enumerate() {
         assert_answers("batch", number, line);

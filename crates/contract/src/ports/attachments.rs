@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(sanitise(given), name, "{given:?}");
         }
         let long = sanitise(&format!("{}.tar", "x".repeat(500)));
-        assert!(long.ends_with(".tar") && long.chars().count() == MAX_NAME, "{long}");
+        assert!(long.strip_suffix(".tar").is_some() && long.chars().count() == MAX_NAME, "{long}");
         assert_eq!(sanitise(&"ü".repeat(500)).chars().count(), MAX_NAME);
     }
 
