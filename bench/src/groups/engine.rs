@@ -118,6 +118,9 @@ fn noop(number: usize) -> Entry {
         "required": ["path"],
     });
     let spec = Spec {
+        needs: helve_contract::PortSet::NONE,
+        profile: None,
+        rule_names: Vec::new(),
         name: format!("noop_{number}"),
         aliases: Vec::new(),
         description: "Does nothing.".to_owned(),

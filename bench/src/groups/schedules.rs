@@ -102,6 +102,7 @@ async fn measured(store: Sqlite, all: usize) -> Result<Told> {
 fn schedule(n: usize, now: Timestamp) -> Result<Schedule> {
     let later = Timestamp::from_second(now.as_second() + 3_600)?;
     Ok(Schedule {
+        origin: None,
         id: format!("s{n}"),
         user: format!("u{}", n % 200),
         name: None,

@@ -94,3 +94,51 @@ fn a_time_limit_changes_no_wording() {
     ]);
     assert!(slow.code == 1 && slow.out.contains("1 s"), "{}", slow.out);
 }
+
+/// The names that `tools/list` of `helve mcp` has.
+fn listed(desk: &Desk, args: &[&str]) -> Vec<String> {
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+    ];
+    let input = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n";
+    let all: Vec<&str> = ["mcp"].iter().chain(args).copied().collect();
+    let ran = desk.fed(&all, &input);
+    let replies: Vec<Value> = ran.out.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let list = replies.iter().find(|it| it["id"] == 2).unwrap_or_else(|| panic!("{} {}", ran.out, ran.err));
+    list["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_cannot_work_is_not_offered() {
+    let desk = Desk::new();
+    let names = listed(&desk, &["--dialect", "oxydra"]);
+    for absent in ["attachment_save", "send_media", "delegate_to_agent"] {
+        assert!(!names.iter().any(|it| it == absent), "{absent} is listed: {names:?}");
+    }
+    assert!(names.iter().any(|it| it == "memory_save") && names.iter().any(|it| it == "schedule_create"), "{names:?}");
+    let model = Model::new([]);
+    let names = listed(&model.desk(), &["--dialect", "oxydra"]);
+    assert!(names.iter().any(|it| it == "delegate_to_agent"), "{names:?}");
+
+    let off = ["--dialect", "oxydra", "--set", "memory.enabled=false", "--set", "schedule.enabled=false"];
+    let names = listed(&desk, &off);
+    assert!(!names.iter().any(|it| it.starts_with("memory_") || it.starts_with("schedule_")), "{names:?}");
+    assert!(names.iter().any(|it| it == "scratchpad_write"), "{names:?}");
+}
+
+#[test]
+fn the_limit_of_replies_is_a_setting() {
+    let desk = Desk::new();
+    desk.put("work/long.txt", &"0123456789abcdef\n".repeat(4_000));
+    let read = |more: &[&str]| {
+        let args = ["call", "file_read", r#"{"path":"/shared/long.txt"}"#, "--dialect", "oxydra"];
+        desk.run(&args.iter().chain(more).copied().collect::<Vec<_>>()).out
+    };
+    let (usual, small) = (read(&[]), read(&["--set", "tools.max_output_bytes=2048"]));
+    assert!(usual.len() > 12_000 && usual.len() < 20_000, "{}", usual.len());
+    assert!(small.len() > 1_000 && small.len() < 2_700, "{}", small.len());
+    assert!(small.contains("original size: 68,000 bytes"), "{small}");
+}
