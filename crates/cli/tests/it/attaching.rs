@@ -113,7 +113,7 @@ fn a_secret_in_a_file_is_redacted_and_the_file_is_untrusted() {
     desk.put("work/log.txt", "key hunter2-hunter2-hunter2 \u{202e}end\n");
     let args = ["run", "read it", "--attach", "log.txt", "--dialect", "oxydra", "--mode", "bypassPermissions"];
     let ran = desk.run(&args);
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.out, "Read.\n", "{}", ran.err);
     let said = asked(&model).to_string();
     assert!(!said.contains("hunter2") && said.contains("u{202e}"), "{said}");
     // Nothing goes out any more, and the refusal names the file.
