@@ -432,7 +432,7 @@ mod tests {
             "offset": { "type": "integer", "minimum": 0 },
         });
         let (args, notes) = fitted(fields, json!(["must"]), json!({ "limit": 0, "must": 0, "offset": 0 }));
-        assert_eq!((args, notes.len()), (json!({ "must": 0, "offset": 0 }), 0));
+        assert_eq!((args, notes.len()), (json!({ "must": 0, "offset": 0 }), 1));
     }
 
     #[test]

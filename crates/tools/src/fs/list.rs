@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(listing.with_sizes(), "b.txt (file, 5B)\nbig (file, 50KB)\nlink (symlink to b.txt)\nsrc (dir)");
         assert_eq!(
             listing.with_sizes_and_times(),
-            "       5B  2023-11-14 22:13  b.txt\n   50KB  2023-11-14 22:13  big\n        \
+            "       5B  2023-11-14 22:13  b.txt\n     50KB  2023-11-14 22:13  big\n        \
              -  2023-11-14 22:13  link -> b.txt\n        -  2023-11-14 22:13  src/"
         );
         assert_eq!(run(&memory(), List { hidden: true, ..List::default() }).await.unwrap().entries[0].name, ".env");
