@@ -108,7 +108,7 @@ fn nobody_is_asked_in_a_run() {
         Step::text("I could not."),
     ]);
     let ran = model.at(desk).run(&["run", "write it"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "I could not.\n"), "{}", ran.err);
+    assert_eq!((ran.code, ran.out.as_str()), (5, "I could not.\n"), "{}", ran.err);
     let seen = model.results();
     assert!(
         seen[0].contains("there is nobody to ask here") && seen[0].contains("can allow it with the rule FileWrite"),
