@@ -14,7 +14,10 @@ use helve_agent::{
 };
 use helve_contract::{
     Call, PathRules, Ports, Result, Root, Session, Workspace,
-    ports::{AgentOrder, AgentReport, AgentState, Agents, Delivery, Part, Sessions, Speaker, Spent, TimeLimit, Until},
+    ports::{
+        Activity, AgentOrder, AgentReport, AgentState, Agents, Delivery, Part, Sessions, Speaker, Spent, TimeLimit,
+        Until,
+    },
 };
 use helve_dialects::by_name;
 use helve_engine::{Gate, Mode, protected};
@@ -452,13 +455,13 @@ async fn a_configured_limit_ends_an_agent_whose_order_names_none() {
 async fn an_agent_knows_whether_it_works() {
     let story = Story::new();
     let own = story.supervisor.own(&story.call).await.unwrap();
-    assert_eq!((own.model.as_str(), own.is_working), ("large", Some(false)));
+    assert_eq!((own.model.as_deref(), own.activity), (Some("large"), Activity::Idle));
     let agent = story.agent.clone();
     let working = tokio::spawn(async move { agent.say("wait").await });
     while !story.agent.handle.is_busy() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(story.supervisor.own(&story.call).await.unwrap().is_working, Some(true));
+    assert_eq!(story.supervisor.own(&story.call).await.unwrap().activity, Activity::Active);
     story.agent.handle.cancel();
     working.abort();
 }
@@ -477,7 +480,7 @@ async fn a_session_that_another_program_drives_may_start_agents() {
         assert_eq!(report.state, AgentState::Done, "{report:?}");
     }
     let own = story.supervisor.own(&call).await.unwrap();
-    assert_eq!((own.model.as_str(), own.is_working), ("unknown", None));
+    assert_eq!((own.model, own.activity), (None, Activity::Unknown));
 }
 
 #[tokio::test]
