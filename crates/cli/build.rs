@@ -1,11 +1,6 @@
-//! How the binaries are linked: at a fixed address, so that nothing has to be relocated at a start, and with what every
-//! start and most calls need in one place.
-//!
-//! A program that may lie anywhere writes its own address into two megabytes of tables before it does anything else, at
-//! every start and for every command; that took longer than all the rest. The heap, the stack and the libraries lie
-//! anywhere all the same, as with programs written in Go. `HELVE_BUILD_PIE=1` makes a binary that may lie anywhere
-//! itself, with its relocations in the short form where this machine's loader knows it (glibc 2.36 or later);
-//! `HELVE_BUILD_OLD_GLIBC=1` makes that run on older systems, too.
+//! How the binaries are linked: position independent, with relocations in the short form where this machine's loader
+//! knows it (glibc 2.36 or later), and with what every start and most calls need in one place.
+//! `HELVE_BUILD_OLD_GLIBC=1` makes a binary that runs on older systems, too.
 //!
 //! What is needed lies in three megabytes of forty. `hot.txt` names it, and the linker puts it together: it is read from
 //! the disk in fewer pieces, and half of the memory that it takes at a start is not taken. `bench/hot` writes that file
@@ -14,7 +9,6 @@
 
 use std::{env, fs, path::Path, process::Command};
 
-const FIXED: &str = "-no-pie";
 const PACKED: &str = "-Wl,-z,pack-relative-relocs";
 const HOT: &str = "hot.txt";
 
@@ -24,7 +18,7 @@ fn main() {
         println!("cargo:rerun-if-env-changed={name}");
         env::var_os(name).is_some_and(|it| it != "0")
     };
-    let (pie, old) = (is_wished("HELVE_BUILD_PIE"), is_wished("HELVE_BUILD_OLD_GLIBC"));
+    let old = is_wished("HELVE_BUILD_OLD_GLIBC");
     let names = is_wished("HELVE_BUILD_NAMES");
     let is_release = env::var("PROFILE").is_ok_and(|it| it == "release");
     if is_release && !names {
@@ -38,9 +32,7 @@ fn main() {
     for it in order.iter().flatten() {
         println!("cargo:rustc-link-arg-bins={it}");
     }
-    if !pie && works(&[FIXED]) == Some(true) {
-        println!("cargo:rustc-link-arg-bins={FIXED}");
-    } else if !old && works(&["-fPIE", "-pie", PACKED]) == Some(true) {
+    if !old && works(&["-fPIE", "-pie", PACKED]) == Some(true) {
         println!("cargo:rustc-link-arg-bins={PACKED}");
     }
 }

@@ -145,6 +145,11 @@ impl Engine {
         self.table().exact(name).map(|slot| slot.entry.clone())
     }
 
+    /// The tool that a call of this name would run, in any spelling that a call may use.
+    pub fn find(&self, name: &str) -> Option<Entry> {
+        self.table().find(name).map(|slot| slot.entry.clone())
+    }
+
     /// These tools from outside in place of all that there were, by the same role and wishes. Calls under way go on with
     /// what they began with. Answers whether a model sees a difference; if so, [`Engine::news`] tells it.
     pub fn replace_outside(&self, entries: Vec<Entry>) -> Result<bool, BuildError> {

@@ -60,7 +60,7 @@ impl Args {
         let bench = Bench::with_external(settings, &dialect, &Wanted::For(&self.tool), &runtime)?;
         let need = Need { dialect: Some(name), ..Need::default() };
         let opened = bench.session(need).caller(Caller::Person).build()?;
-        if opened.engine.get(&self.tool).is_none() {
+        if opened.engine.find(&self.tool).is_none() {
             return Err(Fault::usage(absent(&self.tool, &opened.engine)));
         }
         let sense = serde_json::from_str::<Value>(&text).is_ok();

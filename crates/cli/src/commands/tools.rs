@@ -85,6 +85,8 @@ fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<
     }
     if offered {
         statuses.retain(|it| it.offered.is_ok());
+        let order: Vec<String> = opened.engine.specs().map(|spec| spec.name.clone()).collect();
+        statuses.sort_by_key(|it| order.iter().position(|name| *name == it.name));
     }
     Ok(statuses)
 }

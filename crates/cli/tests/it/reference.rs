@@ -71,7 +71,7 @@ fn the_doctor_lists_every_kind_of_host() {
     let of = |all: &[(String, String, String)], name: &str| all.iter().find(|it| it.0 == name).unwrap().clone();
     let usual = checks(&[]);
     assert_eq!(of(&usual, "host local").1, "good");
-    assert!(of(&usual, "host ssh").2.contains("set `host.ssh.host`"), "{usual:?}");
+    assert!(of(&usual, "host ssh").2.contains("host.ssh.host is not set"), "{usual:?}");
     assert!(of(&usual, "host e2b").2.contains("E2B_API_KEY"), "{usual:?}");
     let nowhere = checks(&["--set", "host.kind=docker", "--set", "host.docker.endpoint=unix:///nowhere.sock"]);
     assert_eq!(of(&nowhere, "host docker").1, "weak", "{nowhere:?}");

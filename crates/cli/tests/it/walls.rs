@@ -182,11 +182,10 @@ fn a_command_lists_what_is_there_and_plants_nothing() {
     let listed = desk.run(&["call", "Bash", r#"{"command":"ls -A"}"#]);
     assert_eq!((listed.code, listed.out.trim()), (0, "a.txt"), "{}", listed.err);
 
-    let ran = desk.run(&[
-        "call",
-        "Bash",
-        r#"{"command":"mkdir -p .claude sub; echo evil > .claude/settings.json; echo evil > helve.toml; echo evil > sub/.mcp.json"}"#,
-    ]);
+    // The gate reads what a command line names; a script says nothing before it runs.
+    let script = "mkdir -p .claude sub; echo x > .claude/settings.json; echo x > helve.toml; echo x > sub/.mcp.json\n";
+    desk.put("work/a.txt", script);
+    let ran = desk.run(&["call", "Bash", r#"{"command":"sh a.txt"}"#]);
     let left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "a.txt and sub: {left:?} {}", ran.out);
     assert!(!desk.path("work/sub/.mcp.json").exists(), "{}", ran.out);
@@ -203,8 +202,9 @@ fn a_killed_engine_leaves_nothing_and_the_next_one_checks() {
     if !walled(&desk) {
         return;
     }
+    desk.put("work/a.txt", "echo x > .mcp.json; touch begun; exec sleep 1000\n");
     let mut child = desk
-        .command(&["call", "Bash", r#"{"command":"echo evil > .mcp.json; touch begun; exec sleep 1000"}"#])
+        .command(&["call", "Bash", r#"{"command":"sh a.txt"}"#])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -217,7 +217,7 @@ fn a_killed_engine_leaves_nothing_and_the_next_one_checks() {
     child.wait().unwrap();
     let mut left: Vec<_> = std::fs::read_dir(desk.path("work")).unwrap().map(|it| it.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, [".mcp.json", "begun"], "no placeholder is left");
+    assert_eq!(left, [".mcp.json", "a.txt", "begun"], "no placeholder is left");
     let ran = desk.run(&["call", "Bash", r#"{"command":"true"}"#]);
     let said = format!("{}{}", ran.out, ran.err);
     assert!(

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bare;
+mod conformance;
 mod desk;
 mod layers;
 mod limits;

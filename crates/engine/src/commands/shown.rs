@@ -1,5 +1,7 @@
 //! A command as a person must see it before saying yes.
 
+use helve_contract::invisible;
+
 use super::parse::{Reading, Simple};
 
 /// Beyond this many characters only the two ends are shown.
@@ -37,19 +39,11 @@ fn push_visible(shown: &mut String, it: char) {
         '\t' => shown.push_str("\\t"),
         '\r' => shown.push_str("\\r"),
         _ if it.is_ascii_control() => shown.push_str(&format!("\\x{:02x}", u32::from(it))),
-        _ if it.is_control() || it.is_whitespace() || is_invisible(it) => {
+        _ if it.is_control() || it.is_whitespace() || invisible(it).is_some() || it == '\u{2800}' => {
             shown.push_str(&it.escape_unicode().to_string());
         }
         _ => shown.push(it),
     }
-}
-
-/// Characters that are not seen, or change the order in which others are.
-fn is_invisible(it: char) -> bool {
-    matches!(it,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn both_ends(text: String) -> String {

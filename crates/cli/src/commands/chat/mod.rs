@@ -344,7 +344,13 @@ impl Chat {
         self.spent.cost += spent.cost;
         match &outcome.ended {
             Ended::Done => {}
-            Ended::Cancelled => self.screen.line(&look.ink("33", "stopped")),
+            Ended::Cancelled => {
+                self.screen.line(&look.ink("33", "stopped"));
+                // What was typed ahead was meant for the turn that is over.
+                for text in self.agent.handle.take_follow_ups() {
+                    self.screen.line(&look.dim(&format!("not sent: {}", short(&text, 80))));
+                }
+            }
             Ended::Budget(why) | Ended::Circles(why) | Ended::Model(why) => {
                 self.screen.line(&look.ink("31", &harmless(why)));
             }

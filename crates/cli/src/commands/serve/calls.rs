@@ -66,7 +66,7 @@ impl Calls {
         };
         let _place = places.try_acquire().map_err(|_| No::busy("too many calls are running; come back later"))?;
         let (engine, session) = self.of(dialect, consent)?;
-        if engine.get(tool).is_none() {
+        if engine.find(tool).is_none() {
             return Err(No::missing(crate::commands::call::absent(tool, &engine)));
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
