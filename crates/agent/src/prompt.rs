@@ -115,3 +115,24 @@ async fn notes(session: &Session) -> Vec<String> {
     }
     notes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helve_contract::{PathRules, Ports, Root, Workspace, ports::NoHost};
+
+    use super::*;
+
+    #[test]
+    fn the_workspace_is_never_named_by_a_dot() {
+        for (reading, start) in [
+            (Reading::Relative, "Your workspace is the folder in which commands start. "),
+            (Reading::Absolute, "Your workspace is /w. "),
+        ] {
+            let workspace = Workspace::new([Root::writable("/w")], PathRules::default(), reading);
+            let text = place(&Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
+            assert!(text.starts_with(start), "{text}");
+        }
+    }
+}

@@ -263,3 +263,17 @@ impl From<Edit> for fs::Edit {
 fn edited(out: fs::Edited) -> String {
     words::edited(&out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_runs_for_half_an_hour_and_at_least_ten_seconds() {
+        let seen = [None, Some(1), Some(10), Some(11)].map(|timeout| {
+            let exec = Exec { command: "true".into(), workdir: None, env: None, background: None, timeout };
+            shell::Run::from(exec).timeout.map(|it| it.as_secs())
+        });
+        assert_eq!(seen, [Some(1800), Some(10), Some(10), Some(11)]);
+    }
+}

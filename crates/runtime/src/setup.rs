@@ -242,12 +242,20 @@ pub struct Imports {
 impl Imports {
     /// The tools, for this dialect.
     pub fn entries(&self, dialect: &Dialect) -> Vec<Entry> {
-        let mut tools = self.tools.clone();
+        let mut tools = self.fixed(dialect);
         if let Some(servers) = &self.servers {
             tools.extend(servers.entries());
-            if dialect.name == "claude" {
-                tools.extend(servers.resource_entries());
-            }
+        }
+        tools
+    }
+
+    /// The tools that do not depend on what servers offer. They come first, so that a late server moves none of them.
+    fn fixed(&self, dialect: &Dialect) -> Vec<Entry> {
+        let mut tools = self.tools.clone();
+        if let Some(servers) = &self.servers
+            && dialect.name == "claude"
+        {
+            tools.extend(servers.resource_entries());
         }
         tools
     }
@@ -255,10 +263,7 @@ impl Imports {
     /// Keeps the tools of an engine in step with the servers they come from.
     pub fn follow(&self, engine: &Arc<Engine>, dialect: Dialect, runtime: &Handle) {
         let Some(servers) = self.servers.clone() else { return };
-        let mut fixed = self.tools.clone();
-        if dialect.name == "claude" {
-            fixed.extend(servers.resource_entries());
-        }
+        let fixed = self.fixed(&dialect);
         outside::follow(engine, dialect, fixed, servers, runtime);
     }
 }

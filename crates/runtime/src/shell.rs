@@ -95,8 +95,15 @@ pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, Fault> {
     if !settings.config.tools.shell.enabled || settings.config.host.kind != HostKind::Local {
         return Ok(Vec::new());
     }
-    let sandbox =
-        Sandbox::new(sandbox(settings, None, Vec::new())?).map_err(|error| Fault::usage(error.to_string()))?;
+    let wanted = sandbox(settings, None, Vec::new())?;
+    // Almost always nothing was left, and a look at the names is enough to know it.
+    let journal = wanted.quarantine.as_ref().map(|folder| folder.join("running"));
+    let was_killed = journal.and_then(|it| fs::read_dir(it).ok()).is_some_and(|mut it| it.next().is_some());
+    let is_empty = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut it| it.next().is_none());
+    if !was_killed && !wanted.protected.iter().any(|name| is_empty(settings.workspace.join(name))) {
+        return Ok(Vec::new());
+    }
+    let sandbox = Sandbox::new(wanted).map_err(|error| Fault::usage(error.to_string()))?;
     Ok(sandbox.recover(std::slice::from_ref(&settings.workspace)).await)
 }
 

@@ -142,9 +142,12 @@ fn names_of(dialect: &Dialect) -> impl Iterator<Item = &str> {
 /// What to say when the session has no such tool.
 pub(crate) fn absent(tool: &str, engine: &helve_engine::Engine) -> String {
     let dialect = engine.dialect();
-    if dialect.tools.iter().any(|entry| entry.spec.answers_to(tool)) {
+    if let Some(entry) = dialect.tools.iter().find(|entry| entry.spec.answers_to(tool)) {
+        let status = engine.statuses().into_iter().find(|it| it.name == entry.spec.name);
+        let reason = status.and_then(|it| it.offered.err());
+        let reason = reason.map_or_else(|| "the settings leave it out".to_owned(), |it| it.to_string());
         return format!(
-            "`{tool}` exists in the dialect {}, but the role or the settings leave it out; see `helve config`",
+            "`{tool}` exists in the dialect {}, but this session does not offer it: {reason}",
             dialect.name
         );
     }

@@ -65,10 +65,10 @@ impl Args {
 fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<Vec<ToolStatus>, Fault> {
     let has_servers = !settings.config.mcp.servers.is_empty();
     if !offered {
-        settings.config.mcp.servers = Default::default();
-        settings.config.plugins = Default::default();
-        settings.config.tools.plugins = Default::default();
-        settings.config.wasm = Default::default();
+        settings.config.mcp.servers.clear();
+        settings.config.plugins.clear();
+        settings.config.tools.plugins.clear();
+        settings.config.wasm.clear();
     }
     let runtime = setup::runtime()?;
     let bench = Bench::new(settings, dialect, &runtime)?;

@@ -5,7 +5,7 @@ use std::{
     fs,
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -68,13 +68,12 @@ impl Drop for Sshd {
 }
 
 /// Settings for a host over `ssh` whose workspace is `far`.
-fn ssh_settings(desk: &Desk, port: u16, far: &PathBuf) -> String {
+fn ssh_settings(desk: &Desk, port: u16, far: &Path) -> String {
+    let (key, known) = (desk.path("sshd/user"), desk.path("sshd/known"));
+    let (key, known, far, program) = (key.display(), known.display(), far.display(), env!("CARGO_BIN_EXE_helve"));
     format!(
-        "[host]\nkind = \"ssh\"\n[host.ssh]\nhost = \"127.0.0.1\"\nport = {port}\nkey = {:?}\nknown_hosts = {:?}\n\
-         dir = {far:?}\nprogram = {:?}\n",
-        desk.path("sshd/user"),
-        desk.path("sshd/known"),
-        env!("CARGO_BIN_EXE_helve"),
+        "[host]\nkind = \"ssh\"\n[host.ssh]\nhost = \"127.0.0.1\"\nport = {port}\nkey = \"{key}\"\n\
+         known_hosts = \"{known}\"\ndir = \"{far}\"\nprogram = \"{program}\"\n"
     )
 }
 

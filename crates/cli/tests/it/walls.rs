@@ -49,7 +49,7 @@ fn commands_can_be_turned_off_and_programs_denied() {
     let desk = Desk::new();
     let off = desk.run(&["call", "Bash", r#"{"command":"true"}"#, "--set", "tools.shell.enabled=false"]);
     assert_eq!(off.code, 2);
-    assert!(off.err.contains("the settings leave it out"), "{}", off.err);
+    assert!(off.err.contains("a setting turns it off"), "{}", off.err);
     let denied = desk.run(&["call", "Bash", r#"{"command":"ls; rm -f x"}"#, "--set", "tools.shell.deny=rm"]);
     assert_eq!(denied.code, 1, "{}", denied.out);
     assert!(denied.out.contains("rm"), "{}", denied.out);
@@ -225,4 +225,11 @@ fn a_killed_engine_leaves_nothing_and_the_next_one_checks() {
         "{said}"
     );
     assert!(!desk.path("work/.mcp.json").exists());
+}
+
+#[test]
+fn the_program_is_position_independent() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_helve")).unwrap();
+    // The type of an ELF file stands at byte 16; 3 is a shared object, which is what such a program is.
+    assert_eq!((&program[..4], program[16]), (&b"\x7fELF"[..], 3));
 }
