@@ -1,11 +1,21 @@
 //! From what a model sends to what it gets.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use futures::FutureExt as _;
+use helve_contract::{Effects, Entry, Reply};
 use helve_engine::{Engine, Request, Scrub, Spill};
 use serde_json::json;
+use tokio::sync::Barrier;
 
-use crate::house::{builder, call, dialect, engine};
+use crate::house::{builder, call, dialect, engine, spec};
 
 async fn said(engine: &Engine, name: &str, args: &str) -> String {
     engine.run(name, args, call()).await.text
@@ -145,6 +155,40 @@ async fn a_turn_keeps_its_order() {
     let replies = engine().batch(calls.collect()).await;
     let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
     assert_eq!(texts, ["0", "1", "2", "Tool not found: Nope. The tools are Say, Put, Run.", "4"]);
+}
+
+#[tokio::test]
+async fn calls_that_only_look_overlap_and_others_never_do() {
+    let schema = json!({ "type": "object", "properties": {} });
+    // Nobody gets through before all three have come.
+    let meeting = Arc::new(Barrier::new(3));
+    let look = Entry::dynamic(spec("Meet", Effects::READS, schema.clone()), move |_, _| {
+        let meeting = meeting.clone();
+        async move {
+            meeting.wait().await;
+            Ok(Reply::from("met"))
+        }
+        .boxed()
+    });
+    let running = Arc::new(AtomicUsize::new(0));
+    let change = Entry::dynamic(spec("Change", Effects::WRITES, schema), move |_, _| {
+        let running = running.clone();
+        async move {
+            let others = running.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(Reply::from(others.to_string()))
+        }
+        .boxed()
+    });
+    let engine = builder().tool(look).tool(change).build().unwrap();
+    let names = ["Meet", "Meet", "Meet", "Change", "Change", "Change"];
+    let calls = names.map(|name| Request { name: name.into(), args: json!({}).into(), call: call() });
+    let replies = engine.batch(calls.into()).await;
+    let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
+    assert_eq!(texts, ["met", "met", "met", "0", "0", "0"]);
 }
 
 #[test]

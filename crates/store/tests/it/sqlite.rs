@@ -189,7 +189,7 @@ async fn reads_what_a_newer_program_wrote_and_leaves_it_alone() {
     let store = Sqlite::open(place.path()).unwrap();
     assert_eq!(store.messages("a", None, 1000).await.unwrap().len(), 200);
     let refused = store.begin(&session("b")).await.unwrap_err().to_string();
-    let want = " was made by a newer helve (version 99; this one knows 5), so it is only read here; use the newer one";
+    let want = " was made by a newer helve (version 99; this one knows 6), so it is only read here; use the newer one";
     assert_eq!(refused, format!("{}{want}", place.path().display()));
     drop(store);
     assert!(fs::read(place.path()).unwrap() == before);

@@ -1,7 +1,7 @@
 //! `fix_conflict`: an agent decides what a merge could not.
 
 use helve_contract::{
-    Access, Call, Effects, Error, FileFault, Result, Tool,
+    Access, Call, Effects, Error, FileFault, Port, PortSet, Result, Tool,
     ports::{AgentOrder, AgentState, Span},
     schemars,
     schemars::JsonSchema,
@@ -31,6 +31,7 @@ const LARGEST: u64 = 32 << 20;
 impl Tool for FixConflict {
     const NAME: &'static str = "fix_conflict";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::SPAWNS);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3600);
     type Output = Value;
 

@@ -1,6 +1,6 @@
 //! `merge_branches`: branches into one, in order, until one does not fit.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ pub struct MergeBranches {
 impl Tool for MergeBranches {
     const NAME: &'static str = "merge_branches";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! `prepare_branch`: the branch of a task, with everything in it that the task rests on.
 
-use helve_contract::{Call, Effects, Error, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{Call, Effects, Error, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ pub struct PrepareBranch {
 impl Tool for PrepareBranch {
     const NAME: &'static str = "prepare_branch";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     type Output = Value;
 
     async fn run(self, call: &Call) -> Result<Value> {

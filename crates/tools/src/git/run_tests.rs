@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Access, Call, Effects, Error, Keep, Reply, Result, Tool,
+    Access, Call, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
     ports::{Span, Streams},
     schemars,
     schemars::JsonSchema,
@@ -41,6 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 impl Tool for RunTests {
     const NAME: &'static str = "run_tests";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::EXECUTES);
+    const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Tested;
 
