@@ -1,6 +1,7 @@
 //! Plugins: programs of the user's choice that bring tools of their own, started in the sandbox.
 
 use std::{
+    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
     sync::Arc,
@@ -42,8 +43,11 @@ fn place(program: &PluginProgram, roots: &[Arc<Root>]) -> Result<helve_plugins::
     // A script that an interpreter runs lies somewhere else than the interpreter.
     let scripts = argv[1..].iter().map(Path::new).filter(|it| it.is_absolute() && it.is_file());
     let scripts = scripts.filter_map(|it| it.canonicalize().ok());
-    let own: Vec<Root> =
-        std::iter::once(program).chain(scripts).filter_map(|it| Some(Root::readable(it.parent()?))).collect();
+    // A folder that lies in the workspace is readable already, with the rights of its root.
+    let is_covered = |dir: &Path| roots.iter().any(|root| dir.starts_with(&root.dir));
+    let folders = std::iter::once(program).chain(scripts).filter_map(|it| it.parent().map(Path::to_owned));
+    let own: BTreeSet<PathBuf> = folders.filter(|it| !is_covered(it)).collect();
+    let own = own.iter().map(Root::readable);
     let roots: Vec<Root> = roots.iter().map(|root| (**root).clone()).chain(own).collect();
     let rights: Vec<_> = roots.iter().map(|root| (root.dir.clone(), root.rights)).collect();
     let workspace = Workspace::new(roots, PathRules::default(), Reading::Absolute);

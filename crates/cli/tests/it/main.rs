@@ -8,6 +8,7 @@ mod chatting;
 mod configuring;
 mod desk;
 mod forging;
+mod hostile;
 mod hosts;
 mod http;
 mod install;
