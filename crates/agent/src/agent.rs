@@ -226,18 +226,9 @@ impl Outcome {
             turns: self.turns + more.turns,
             calls: self.calls + more.calls,
             refused: self.refused + more.refused,
-            spent: added(self.spent, more.spent),
+            spent: self.spent + more.spent,
             ..more
         }
-    }
-}
-
-/// Both together.
-pub(crate) fn added(one: Spent, other: Spent) -> Spent {
-    Spent {
-        prompt_tokens: one.prompt_tokens + other.prompt_tokens,
-        completion_tokens: one.completion_tokens + other.completion_tokens,
-        cost: one.cost + other.cost,
     }
 }
 
@@ -270,7 +261,7 @@ impl Handle {
     /// Bills the conversation for what an agent of it has used.
     pub fn charge(&self, charges: Charges) {
         let mut all = lock(&self.inner.charges);
-        *all = Charges { spent: added(all.spent, charges.spent), refused: all.refused + charges.refused };
+        *all = Charges { spent: all.spent + charges.spent, refused: all.refused + charges.refused };
     }
 
     /// Takes what agents have used since this was last asked.

@@ -8,7 +8,6 @@ use helve_contract::{
 
 use crate::{
     Event,
-    agent::added,
     history::{SUMMARY, is_summary},
     model::{Ask, Piece},
     turn::Turn,
@@ -120,7 +119,7 @@ impl Turn<'_> {
         );
         let last_words = last_words(&self.history.view[..older]);
         let still = last_words.map(|it| format!("\n\nThe user's last words in them:\n{it}")).unwrap_or_default();
-        self.spent = added(self.spent, spent);
+        self.spent = self.spent + spent;
         self.history.sum_up(older, format!("{head}\n{text}{still}"), spent).await
     }
 
@@ -178,6 +177,7 @@ pub(crate) fn estimate(message: &Message) -> u64 {
         Part::ToolCall { name, input, .. } => (name.len() + input.len()) as u64 / 4 + 12,
         Part::ToolResult { content, .. } => content.len() as u64 / 4 + 8,
         Part::Binary { .. } => PICTURE,
+        Part::Opaque { data, .. } => data.to_string().len() as u64 / 4,
         // What was thought is not sent again.
         Part::Reasoning { .. } | Part::Finish { .. } => 0,
     });
@@ -224,7 +224,7 @@ fn transcript(view: &[Message]) -> String {
                 out.push_str(&format!("{mark}: {}\n", middle_out(content, 2_000)));
             }
             (_, Part::Binary { mime_type, path, .. }) => out.push_str(&format!("[{mime_type} of {path}]\n")),
-            (_, Part::Reasoning { .. } | Part::Finish { .. }) => {}
+            (_, Part::Opaque { .. } | Part::Reasoning { .. } | Part::Finish { .. }) => {}
         }
     }
     out

@@ -12,12 +12,11 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Agent, Ended, Event, Outcome,
-    agent::added,
     circles::Circles,
     compact::Room,
     definitions,
     history::History,
-    model::{Answer, Ask, ModelError, Piece, fresh_id},
+    model::{Answer, Ask, Model, ModelError, Piece, fresh_id},
     prompt,
 };
 
@@ -137,7 +136,7 @@ impl<'a> Turn<'a> {
     /// Adds what agents of this conversation have used to its own bill.
     fn take_charges(&mut self) {
         let charges = self.agent.handle.take_charges();
-        self.spent = added(self.spent, charges.spent);
+        self.spent = self.spent + charges.spent;
         self.refused += charges.refused;
     }
 
@@ -224,7 +223,7 @@ impl<'a> Turn<'a> {
 
     /// Takes an answer: keeps it, and runs its calls.
     async fn take(&mut self, mut answer: Answer) -> Result<Option<Ended>> {
-        self.spent = added(self.spent, answer.spent);
+        self.spent = self.spent + answer.spent;
         self.room.learn(answer.spent.prompt_tokens, self.tokens());
         self.tell(Event::Spent(answer.spent));
         (self.broken, self.squeezed) = (0, 0);
@@ -243,7 +242,7 @@ impl<'a> Turn<'a> {
             (_, true) => "end_turn",
             (_, false) => "tool_use",
         };
-        self.history.add(Speaker::Assistant, parts(&answer, reason), answer.spent).await?;
+        self.history.add(Speaker::Assistant, parts(&*self.agent.model, &answer, reason), answer.spent).await?;
         if !answer.calls.is_empty() {
             let calls = std::mem::take(&mut answer.calls);
             if let Some(ended) = self.run_calls(calls).await? {
@@ -324,7 +323,7 @@ impl<'a> Turn<'a> {
         let parts = vec![Part::Text { text: format!("{said}\n{mark}") }, Part::Finish { reason: reason.to_owned() }];
         // Nobody said what it took; what was said is counted about.
         let spent = Spent { completion_tokens: (said.len() / 4) as u64, ..Spent::default() };
-        self.spent = added(self.spent, spent);
+        self.spent = self.spent + spent;
         self.history.add(Speaker::Assistant, parts, spent).await?;
         Ok(())
     }
@@ -344,8 +343,10 @@ async fn last_answer(history: &mut History) -> Result<Option<String>> {
     Ok(None)
 }
 
-fn parts(answer: &Answer, reason: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
+fn parts(model: &dyn Model, answer: &Answer, reason: &str) -> Vec<Part> {
+    let opaque =
+        |data: &Value| Part::Opaque { api: model.api().to_owned(), model: model.name().to_owned(), data: data.clone() };
+    let mut parts: Vec<Part> = answer.opaque.iter().map(opaque).collect();
     if !answer.reasoning.is_empty() {
         parts.push(Part::Reasoning { thinking: answer.reasoning.clone() });
     }
@@ -353,6 +354,8 @@ fn parts(answer: &Answer, reason: &str) -> Vec<Part> {
         parts.push(Part::Text { text: answer.text.clone() });
     }
     for call in &answer.calls {
+        // The provider's item stands before the call that it belongs to.
+        parts.extend(call.opaque.as_ref().map(opaque));
         parts.push(Part::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),

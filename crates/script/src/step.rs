@@ -13,6 +13,8 @@ pub struct Step {
     pub text: String,
     /// Thoughts.
     pub reasoning: String,
+    /// Further deltas of the message, sent as they are before the text: fields that only some providers have.
+    pub deltas: Vec<Value>,
     /// Calls of tools.
     pub calls: Vec<Use>,
     /// `finish_reason`, when it is not the usual one.
@@ -60,6 +62,8 @@ pub struct Use {
     pub name: String,
     /// The arguments; a string is sent as it is, be it JSON or not.
     pub args: Value,
+    /// `extra_content` of the call; null: none.
+    pub extra: Value,
 }
 
 /// How an answer is cut into pieces.
@@ -161,6 +165,12 @@ impl Step {
         Self { by: Some(By(Arc::new(make))), ..Self::default() }
     }
 
+    /// With this delta before the text.
+    pub fn delta(mut self, delta: impl Into<Value>) -> Self {
+        self.deltas.push(delta.into());
+        self
+    }
+
     /// With these words before the calls.
     pub fn saying(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
@@ -231,7 +241,7 @@ impl Step {
 impl Use {
     /// A call.
     pub fn of(name: &str, args: impl Into<Value>) -> Self {
-        Self { id: String::new(), name: name.to_owned(), args: args.into() }
+        Self { id: String::new(), name: name.to_owned(), args: args.into(), extra: Value::Null }
     }
 
     /// With this id.

@@ -56,6 +56,9 @@ pub(crate) fn beats(step: &Step, number: u64, model: &str) -> Vec<Beat> {
     for piece in pieces(&step.reasoning, step.split.text) {
         beats.push(line(&chunk(json!({ "reasoning_content": piece }), Value::Null).to_string()));
     }
+    for delta in &step.deltas {
+        beats.push(line(&chunk(delta.clone(), Value::Null).to_string()));
+    }
     for piece in pieces(&step.text, step.split.text) {
         beats.push(line(&chunk(json!({ "content": piece }), Value::Null).to_string()));
     }
@@ -99,6 +102,9 @@ fn deltas(step: &Step, number: u64) -> Vec<Value> {
             }
             if split.ids == Ids::Every || (split.ids == Ids::First && first) {
                 delta["id"] = id(step, number, at).into();
+            }
+            if first && !call.extra.is_null() {
+                delta["extra_content"] = call.extra.clone();
             }
             if let Some(name) = name {
                 delta["function"]["name"] = name.into();

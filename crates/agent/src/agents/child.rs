@@ -12,10 +12,7 @@ use helve_contract::{
 use helve_engine::Engine;
 use tokio::sync::watch;
 
-use super::{
-    purse::{Purse, sum},
-    transcript::Transcript,
-};
+use super::{purse::Purse, transcript::Transcript};
 use crate::{Charges, Event, Watcher};
 
 /// How much of what it said is kept in memory; the transcript has all.
@@ -187,7 +184,7 @@ impl Child {
     /// Adds what an agent of its own has used.
     pub(super) fn charge(&self, charges: Charges) {
         let mut done = self.done();
-        done.spent = sum(done.spent, charges.spent);
+        done.spent = done.spent + charges.spent;
         done.refused += charges.refused;
     }
 
@@ -225,7 +222,7 @@ impl Child {
     /// Everybody above pays with it; when one of them has no more, it ends.
     fn pays(&self, spent: Spent, purses: &[Arc<Purse>]) {
         let mut done = self.done();
-        done.spent = sum(done.spent, spent);
+        done.spent = done.spent + spent;
         drop(done);
         for purse in purses {
             purse.pay(spent);

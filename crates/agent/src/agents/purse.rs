@@ -44,7 +44,7 @@ impl Purse {
     /// Something was spent, by the conversation or by an agent of it.
     pub(super) fn pay(&self, spent: Spent) {
         let mut inner = self.lock();
-        inner.spent = sum(inner.spent, spent);
+        inner.spent = inner.spent + spent;
     }
 
     /// Begins anew.
@@ -91,15 +91,6 @@ impl Purse {
     }
 }
 
-/// Both together.
-pub(super) fn sum(a: Spent, b: Spent) -> Spent {
-    Spent {
-        prompt_tokens: a.prompt_tokens.saturating_add(b.prompt_tokens),
-        completion_tokens: a.completion_tokens.saturating_add(b.completion_tokens),
-        cost: a.cost + b.cost,
-    }
-}
-
 /// The smaller one; what is `None` has no limit.
 pub(super) fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
@@ -117,11 +108,11 @@ mod tests {
         let purse = Purse::new(Budget { turns: Some(10), tokens: Some(100), cost: Some(1.0), time: None });
         let watcher = purse.counting(Arc::new(|_| {}));
         watcher(&Event::Asking { turn: 1 });
-        watcher(&Event::Spent(Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25 }));
+        watcher(&Event::Spent(Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25, ..Spent::default() }));
         watcher(&Event::Asking { turn: 2 });
-        purse.pay(Spent { prompt_tokens: 20, completion_tokens: 0, cost: 0.25 });
+        purse.pay(Spent { prompt_tokens: 20, completion_tokens: 0, cost: 0.25, ..Spent::default() });
         assert_eq!(purse.left(), Budget { turns: Some(8), tokens: Some(40), cost: Some(0.5), time: None });
-        purse.pay(Spent { prompt_tokens: 40, completion_tokens: 0, cost: 0.0 });
+        purse.pay(Spent { prompt_tokens: 40, completion_tokens: 0, cost: 0.0, ..Spent::default() });
         assert_eq!(purse.empty(), Some("the tokens of the conversation are used up"));
         watcher(&Event::Asking { turn: 1 });
         assert_eq!((purse.empty(), purse.left().tokens), (None, Some(100)));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::Use;
+use super::{Use, wire::EXTRA_CONTENT};
 
 /// Calls in the making.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ struct Slot {
     id: String,
     name: String,
     input: String,
+    /// What the provider attached to the call.
+    extra: Option<Value>,
     /// The arguments are a complete object; whatever follows is a repetition.
     closed: bool,
 }
@@ -46,6 +48,9 @@ impl Accumulator {
         if slot.id.is_empty() {
             id.clone_into(&mut slot.id);
         }
+        if let Some(extra) = delta.get("extra_content").filter(|it| !it.is_null()) {
+            slot.extra = Some(extra.clone());
+        }
         if !name.is_empty() && slot.input.is_empty() && goes_on(known, &slot.name, name) {
             slot.name.push_str(name);
         }
@@ -71,7 +76,8 @@ impl Accumulator {
         let calls = named.map(|slot| {
             let id = if slot.id.is_empty() || ids.contains(&slot.id) { fresh_id() } else { slot.id };
             ids.insert(id.clone());
-            Use { id, name: slot.name, input: slot.input }
+            let opaque = slot.extra.map(|it| json!({ EXTRA_CONTENT: it }));
+            Use { id, name: slot.name, input: slot.input, opaque }
         });
         calls.collect()
     }

@@ -6,6 +6,7 @@ mod endpoint;
 mod faults;
 mod find;
 mod openai;
+mod reasoning_details;
 mod sse;
 mod wire;
 
@@ -32,6 +33,10 @@ pub trait Model: Send + Sync {
     fn name(&self) -> &str;
     /// How many tokens fit into its window, where that is known.
     fn window(&self) -> Option<u64>;
+    /// The API that it speaks, by which its items are known in `Part::Opaque`.
+    fn api(&self) -> &'static str {
+        "chat"
+    }
     /// Answers. Pieces go to `ear` as they come; only a complete answer is returned. Retries are done inside, as long
     /// as nothing was said yet.
     async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError>;
@@ -72,6 +77,8 @@ pub struct Answer {
     pub text: String,
     /// Thoughts.
     pub reasoning: String,
+    /// The provider's own items of the whole answer, to be sent back unchanged: the data of `Part::Opaque`.
+    pub opaque: Vec<Value>,
     /// Calls of tools, in order; each complete, each with an id.
     pub calls: Vec<Use>,
     /// Whether the answer was cut by a limit of the endpoint.
@@ -91,6 +98,8 @@ pub struct Use {
     pub name: String,
     /// The arguments as the model wrote them.
     pub input: String,
+    /// The provider's own item of this call, to be sent back unchanged.
+    pub opaque: Option<Value>,
 }
 
 /// Why there is no answer. The words are for the user and say the next step.

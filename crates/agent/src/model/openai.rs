@@ -16,15 +16,16 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
     redirect::Policy,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
     Answer, Ask, Ear, Endpoint, Model, ModelError, Piece, Prices,
     accumulate::{Accumulator, is_object},
     faults::{self, Fault},
+    reasoning_details::ReasoningDetails,
     sse::Lines,
-    wire::{self, Refuses},
+    wire::{self, REASONING_DETAILS, Refuses},
 };
 
 /// The longest answer that is taken.
@@ -289,6 +290,7 @@ struct Reader<'a> {
     endpoint: &'a Endpoint,
     answer: Answer,
     calls: Accumulator,
+    details: ReasoningDetails,
     finish: Option<String>,
     done: bool,
 }
@@ -296,7 +298,15 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(ask: &Ask<'_>, heard: &'a Heard<'a>, endpoint: &'a Endpoint) -> Self {
         let names = ask.tools.iter().filter_map(|it| it["function"]["name"].as_str());
-        Self { heard, endpoint, answer: Answer::default(), calls: Accumulator::new(names), finish: None, done: false }
+        Self {
+            heard,
+            endpoint,
+            answer: Answer::default(),
+            calls: Accumulator::new(names),
+            details: ReasoningDetails::default(),
+            finish: None,
+            done: false,
+        }
     }
 
     /// Takes one event.
@@ -319,7 +329,7 @@ impl<'a> Reader<'a> {
         if let Some(reason) = choice["finish_reason"].as_str() {
             self.finish = Some(reason.to_owned());
         }
-        let size = self.answer.text.len() + self.answer.reasoning.len() + self.calls.bytes();
+        let size = self.answer.text.len() + self.answer.reasoning.len() + self.calls.bytes() + self.details.bytes();
         if size > LONGEST { Err(faults::too_much(self.endpoint)) } else { Ok(()) }
     }
 
@@ -330,6 +340,7 @@ impl<'a> Reader<'a> {
                 break;
             }
         }
+        self.details.push(&message[REASONING_DETAILS]);
         match &message["content"] {
             Value::String(text) => self.say(text),
             Value::Array(parts) => {
@@ -363,9 +374,14 @@ impl<'a> Reader<'a> {
     fn usage(&mut self, usage: &Value) {
         let spent = &mut self.answer.spent;
         if let Some(tokens) = usage["prompt_tokens"].as_u64() {
+            let (prompt, completion) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
+            let first = |fields: [&Value; 2]| fields.iter().find_map(|it| it.as_u64()).unwrap_or(0);
             *spent = Spent {
                 prompt_tokens: tokens,
                 completion_tokens: usage["completion_tokens"].as_u64().unwrap_or(0),
+                cache_read_tokens: first([&prompt["cached_tokens"], &usage["prompt_cache_hit_tokens"]]),
+                cache_write_tokens: first([&prompt["cache_write_tokens"], &usage["cache_creation_input_tokens"]]),
+                reasoning_tokens: completion["reasoning_tokens"].as_u64().unwrap_or(0),
                 cost: usage["cost"].as_f64().unwrap_or(0.0),
             };
         }
@@ -373,7 +389,7 @@ impl<'a> Reader<'a> {
 
     /// The answer, if it is complete.
     fn finish(self) -> Result<Answer, Fault> {
-        let Self { endpoint, mut answer, calls, finish, done, .. } = self;
+        let Self { endpoint, mut answer, calls, details, finish, done, .. } = self;
         let finish = finish.as_deref();
         if finish.is_none() && !done {
             return Err(faults::broke(endpoint));
@@ -383,6 +399,7 @@ impl<'a> Reader<'a> {
         }
         answer.cut = finish == Some("length");
         answer.calls = calls.calls();
+        answer.opaque.extend(details.finish().map(|it| json!({ REASONING_DETAILS: it })));
         if answer.cut {
             // The last call was being written when the limit came. What is not a whole object does not run.
             let (whole, lost) = answer.calls.into_iter().partition(|it| is_object(&it.input));

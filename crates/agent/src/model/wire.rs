@@ -23,12 +23,17 @@ pub(crate) struct Refuses {
 pub(crate) const INTERRUPTED: &str =
     "interrupted: it is not known whether this call did its work; look before you repeat it";
 
+/// The field of an answer with the provider's items of reasoning.
+pub(crate) const REASONING_DETAILS: &str = "reasoning_details";
+/// The field of a call with what the provider attached to it, for example a signature.
+pub(crate) const EXTRA_CONTENT: &str = "extra_content";
+
 /// How many pictures are sent at most; the newest ones.
 const PICTURES: usize = 8;
 
 /// The body of a request.
 pub(crate) fn body(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Value {
-    let mut body = json!({ "model": model, "messages": messages(ask, refuses), "stream": true });
+    let mut body = json!({ "model": model, "messages": messages(ask, model, refuses), "stream": true });
     if !refuses.usage {
         body["stream_options"] = json!({ "include_usage": true });
     }
@@ -46,9 +51,10 @@ pub(crate) fn has_pictures(ask: &Ask<'_>) -> bool {
     ask.messages.iter().flat_map(|it| &it.parts).any(is_picture)
 }
 
-fn messages(ask: &Ask<'_>, refuses: Refuses) -> Vec<Value> {
+fn messages(ask: &Ask<'_>, model: &str, refuses: Refuses) -> Vec<Value> {
     let pictures = ask.messages.iter().flat_map(|it| &it.parts).filter(|it| is_picture(it)).count();
     let mut writer = Writer {
+        model,
         out: Vec::new(),
         open: Vec::new(),
         used: BTreeSet::new(),
@@ -70,7 +76,8 @@ fn messages(ask: &Ask<'_>, refuses: Refuses) -> Vec<Value> {
     writer.out
 }
 
-struct Writer {
+struct Writer<'a> {
+    model: &'a str,
     out: Vec<Value>,
     /// Calls that wait for their results: the id that is sent, and the one that is kept.
     open: Vec<(String, String)>,
@@ -81,7 +88,7 @@ struct Writer {
     skip: usize,
 }
 
-impl Writer {
+impl Writer<'_> {
     /// Answers what is open, so that something else can be said.
     fn close(&mut self) {
         for (id, _) in std::mem::take(&mut self.open) {
@@ -134,16 +141,25 @@ impl Writer {
         self.close();
         let mut text = String::new();
         let mut calls = Vec::new();
+        let (mut details, mut extra) = (None, None);
         for part in &message.parts {
             match part {
                 Part::Text { text: more } => text.push_str(more),
+                Part::Opaque { api, model, data } if api == "chat" && model == self.model => {
+                    details = details.or_else(|| data.get(REASONING_DETAILS));
+                    extra = data.get(EXTRA_CONTENT).or(extra);
+                }
                 Part::ToolCall { id, name, input, finished: true } => {
                     let mut sent = clean(id, "call");
                     while !self.used.insert(sent.clone()) {
                         sent = super::accumulate::fresh_id();
                     }
                     let function = json!({ "name": clean(name, "unknown"), "arguments": object(input) });
-                    calls.push(json!({ "id": sent, "type": "function", "function": function }));
+                    let mut call = json!({ "id": sent, "type": "function", "function": function });
+                    if let Some(extra) = extra.take() {
+                        call[EXTRA_CONTENT] = extra.clone();
+                    }
+                    calls.push(call);
                     self.open.push((sent, id.clone()));
                 }
                 _ => {}
@@ -157,6 +173,9 @@ impl Writer {
         message.insert("content".into(), if silent { Value::Null } else { text.into() });
         if !calls.is_empty() {
             message.insert("tool_calls".into(), calls.into());
+        }
+        if let Some(details) = details {
+            message.insert(REASONING_DETAILS.into(), details.clone());
         }
         self.out.push(message.into());
     }

@@ -41,7 +41,7 @@ impl Model for Puppet {
         None
     }
     async fn answer(&self, ask: &Ask<'_>, ear: &(dyn Fn(Piece<'_>) + Send + Sync)) -> Result<Answer, ModelError> {
-        let spent = Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25 };
+        let spent = Spent { prompt_tokens: 30, completion_tokens: 10, cost: 0.25, ..Spent::default() };
         let text = |text: String| Ok(Answer { text, spent, ..Answer::default() });
         let said: Vec<&str> = ask
             .messages
@@ -69,7 +69,8 @@ impl Model for Puppet {
             }
             ("both", _) => {
                 let input = json!({ "description": "d", "prompt": "meet", "subagent_type": "general-purpose" });
-                let order = |id: &str| Use { id: id.into(), name: "Agent".into(), input: input.to_string() };
+                let order =
+                    |id: &str| Use { id: id.into(), name: "Agent".into(), input: input.to_string(), opaque: None };
                 Ok(Answer { calls: vec![order("c1"), order("c2")], spent, ..Answer::default() })
             }
             ("meet", _) => {
@@ -78,12 +79,13 @@ impl Model for Puppet {
             }
             ("call", rest) => {
                 let (name, input) = rest.split_once(' ').unwrap();
-                let calls = vec![Use { id: "c1".into(), name: name.into(), input: input.into() }];
+                let calls = vec![Use { id: "c1".into(), name: name.into(), input: input.into(), opaque: None }];
                 Ok(Answer { calls, spent, ..Answer::default() })
             }
             ("again", _) => {
                 let input = format!("{{\"pattern\": \"{}\"}}", ask.messages.len());
-                let calls = vec![Use { id: format!("c{}", ask.messages.len()), name: "Glob".into(), input }];
+                let calls =
+                    vec![Use { id: format!("c{}", ask.messages.len()), name: "Glob".into(), input, opaque: None }];
                 Ok(Answer { calls, spent, ..Answer::default() })
             }
             ("all", _) => text(said.join(" | ")),

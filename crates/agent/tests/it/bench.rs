@@ -171,6 +171,7 @@ pub(crate) fn shown(message: &Message) -> Vec<String> {
     };
     let parts = message.parts.iter().map(|part| match part {
         Part::Text { text } => format!("{role}: {text}"),
+        Part::Opaque { api, .. } => format!("{role} keeps an item of {api}"),
         Part::Reasoning { thinking } => format!("{role} thinks: {thinking}"),
         Part::ToolCall { name, input, .. } => format!("{role} calls {name} {input}"),
         Part::ToolResult { content, is_error: false, .. } => format!("{role}: {content}"),

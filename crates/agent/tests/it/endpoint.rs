@@ -67,7 +67,7 @@ async fn an_answer_that_is_not_streamed_is_taken_too() {
     } }], "usage": { "prompt_tokens": 3, "completion_tokens": 4, "cost": 0.5 } });
     let server = Script::new([Step::status(200, body.to_string())]).serve().await.unwrap();
     let answer = ask(&model(&server)).await.0.unwrap();
-    let calls = [Use { id: "a".into(), name: "Read".into(), input: "{}".into() }];
+    let calls = [Use { id: "a".into(), name: "Read".into(), input: "{}".into(), opaque: None }];
     assert_eq!((answer.calls.as_slice(), answer.reasoning.as_str(), answer.spent.cost), (&calls[..], "Hm.", 0.5));
 }
 

@@ -49,6 +49,55 @@ async fn a_turn_with_tools_is_kept_whole() {
     bench.all_was_well();
 }
 
+/// An answer with signed reasoning, and with a call that the provider signed.
+fn signed(what: &str) -> Step {
+    let piece = |fields: serde_json::Value| json!({ "reasoning_details": [fields] });
+    let call = Use { extra: json!({ "google": { "thought_signature": format!("sig-{what}") } }), ..look(what) };
+    Step::calls([call])
+        .thinking("Let me look.")
+        .delta(piece(json!({ "type": "reasoning.text", "index": 0, "text": "Let me " })))
+        .delta(piece(json!({ "type": "reasoning.text", "index": 0, "text": "look.", "signature": what })))
+        .delta(piece(json!({ "type": "reasoning.encrypted", "index": 1, "data": "c2VjcmV0" })))
+}
+
+/// The first assistant message of a request.
+fn first_answer(request: &serde_json::Value) -> serde_json::Value {
+    request["messages"].as_array().unwrap().iter().find(|it| it["role"] == "assistant").cloned().unwrap()
+}
+
+#[tokio::test]
+async fn items_of_the_provider_go_back_unchanged_and_only_to_their_model() {
+    let bench = Bench::new(Script::new([signed("a"), Step::text("There."), Step::text("Still there.")])).await;
+    bench.agent.say("Is there an a?").await.unwrap();
+    let expected = json!([
+        { "type": "reasoning.text", "index": 0, "text": "Let me look.", "signature": "a" },
+        { "type": "reasoning.encrypted", "index": 1, "data": "c2VjcmV0" },
+    ]);
+    let sent = first_answer(&bench.server.requests()[1]);
+    assert_eq!(sent["reasoning_details"], expected);
+    assert_eq!(sent["tool_calls"][0]["extra_content"]["google"]["thought_signature"], "sig-a");
+
+    // Another process with the same store and model sends the same bytes again.
+    let (again, _) = crate::bench::agent(bench.folder.path(), &bench.server.url());
+    again.say("And now?").await.unwrap();
+    assert_eq!(first_answer(&bench.server.requests()[2]), sent);
+
+    // Another model gets the text only; the items stay in the store for the first one.
+    let (mut other, _) = crate::bench::agent(bench.folder.path(), &bench.server.url());
+    let mut endpoint = helve_agent::model::Endpoint::new(bench.server.url(), "another");
+    endpoint.times = crate::bench::hasty();
+    other.model = std::sync::Arc::new(helve_agent::model::OpenAi::new(endpoint).unwrap());
+    bench.server.push(Step::text("Here too."));
+    other.say("And for you?").await.unwrap();
+    let moved = first_answer(&bench.server.requests()[3]);
+    assert_eq!((moved.get("reasoning_details"), moved["tool_calls"][0].get("extra_content")), (None, None));
+    let (back, _) = crate::bench::agent(bench.folder.path(), &bench.server.url());
+    bench.server.push(Step::text("As before."));
+    back.say("And again?").await.unwrap();
+    assert_eq!(first_answer(&bench.server.requests()[4]), sent);
+    bench.all_was_well();
+}
+
 #[tokio::test]
 async fn a_file_is_read_and_edited() {
     let bench = Bench::new(Script::default()).await;

@@ -197,7 +197,7 @@ async fn show(store: &dyn Store, id: &str) -> Result<(), Fault> {
 fn words(part: &Part) -> Option<String> {
     Some(match part {
         Part::Text { text } => text.clone(),
-        Part::Reasoning { .. } => return None,
+        Part::Reasoning { .. } | Part::Opaque { .. } => return None,
         Part::ToolCall { name, input, .. } => format!("→ {}", calling(name, input)),
         Part::ToolResult { name, content, is_error, .. } => {
             let shown: Vec<&str> = content.lines().take(12).collect();

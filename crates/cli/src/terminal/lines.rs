@@ -180,7 +180,7 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!([count(7), count(12_345), count(2_500_000)], ["7", "12k", "2.5M"]);
         assert_eq!(took(Duration::from_secs(75)), "1 min 15 s");
-        let spent = Spent { prompt_tokens: 1200, completion_tokens: 30, cost: 0.0123 };
+        let spent = Spent { prompt_tokens: 1200, completion_tokens: 30, cost: 0.0123, ..Spent::default() };
         assert_eq!(money(&spent), "1200 in, 30 out, $0.0123");
     }
 }

@@ -69,12 +69,36 @@ pub struct SessionRecord {
 /// What a model took and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Tokens of prompts.
+    /// Tokens of prompts, with those that were read from or written to the provider's cache.
     pub prompt_tokens: u64,
-    /// Tokens of answers.
+    /// Tokens of answers, with reasoning.
     pub completion_tokens: u64,
+    /// Tokens of prompts that the provider read from its cache.
+    #[serde(default)]
+    pub cache_read_tokens: u64,
+    /// Tokens of prompts that the provider wrote to its cache.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    /// Tokens of answers that were reasoning.
+    #[serde(default)]
+    pub reasoning_tokens: u64,
     /// US dollars, where the price is known.
     pub cost: f64,
+}
+
+impl std::ops::Add for Spent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_add(other.completion_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            cost: self.cost + other.cost,
+        }
+    }
 }
 
 /// What one answer of a model took.
@@ -155,6 +179,16 @@ pub enum Part {
     Reasoning {
         /// The words.
         thinking: String,
+    },
+    /// A provider's item that only the same API and model can read: a signed or encrypted piece of reasoning. It goes
+    /// back unchanged, in its place, and to nobody else.
+    Opaque {
+        /// The API it belongs to: `chat`, `anthropic`, `responses`, `gemini`.
+        api: String,
+        /// The model that made it.
+        model: String,
+        /// The item as the API gave it.
+        data: serde_json::Value,
     },
     /// The model calls a tool.
     ToolCall {

@@ -156,7 +156,7 @@ impl Desk {
             let role = if role == "user" { Speaker::User } else { Speaker::Assistant };
             let created = format!("2026-01-01T09:{minute:02}:00Z").parse().unwrap();
             let message = Message { seq: 0, role, parts: vec![Part::Text { text: text.to_owned() }], created };
-            let spent = Spent { prompt_tokens: 100, completion_tokens: 10, cost: 0.25 };
+            let spent = Spent { prompt_tokens: 100, completion_tokens: 10, cost: 0.25, ..Spent::default() };
             self.store.append(id, &[message], spent).await.unwrap();
         }
     }

@@ -187,7 +187,7 @@ fn append(t: &Transaction<'_>, session: &str, messages: &[Message], spent: Spent
     for message in messages {
         last += 1;
         let parts = serde_json::to_string(&message.parts)?;
-        let Spent { prompt_tokens, completion_tokens, cost } = std::mem::take(&mut rest);
+        let Spent { prompt_tokens, completion_tokens, cost, .. } = std::mem::take(&mut rest);
         let (role, created) = (word(message.role), kept(message.created));
         insert.execute(params![session, last, role, parts, created, prompt_tokens, completion_tokens, money(cost)])?;
     }
@@ -214,7 +214,8 @@ fn usage(t: &Transaction<'_>, session: &str, most: usize) -> anyhow::Result<Vec<
          WHERE session = ?1 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?2",
     )?;
     let rows = query.query_map(params![session, most.min(i64::MAX as usize) as i64], |row| {
-        let spent = Spent { prompt_tokens: row.get(1)?, completion_tokens: row.get(2)?, cost: row.get(3)? };
+        let spent =
+            Spent { prompt_tokens: row.get(1)?, completion_tokens: row.get(2)?, cost: row.get(3)?, ..Spent::default() };
         Ok(Usage { at: told(row.get(0)?), spent })
     })?;
     let mut found: Vec<Usage> = rows.collect::<Result<_, _>>()?;
@@ -249,7 +250,12 @@ fn record(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         model: row.get(6)?,
         workspace: row.get(7)?,
         messages: row.get(8)?,
-        spent: Spent { prompt_tokens: row.get(9)?, completion_tokens: row.get(10)?, cost: row.get(11)? },
+        spent: Spent {
+            prompt_tokens: row.get(9)?,
+            completion_tokens: row.get(10)?,
+            cost: row.get(11)?,
+            ..Spent::default()
+        },
         view_from: row.get(12)?,
         created: told(row.get(13)?),
         updated: told(row.get(14)?),

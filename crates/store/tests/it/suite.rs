@@ -66,7 +66,7 @@ pub(crate) async fn keeps_a_conversation_as_it_was_told<M: Maker>() {
     let store = place.store();
     let record = SessionRecord {
         parent: Some("nowhere".into()),
-        spent: Spent { prompt_tokens: 1, completion_tokens: 2, cost: 0.25 },
+        spent: Spent { prompt_tokens: 1, completion_tokens: 2, cost: 0.25, ..Spent::default() },
         view_from: Some(7),
         created: "2026-01-02T03:04:05.678901Z".parse().unwrap(),
         updated: "2026-01-02T03:04:06Z".parse().unwrap(),
@@ -104,7 +104,7 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
     store.begin(&session("a")).await.unwrap();
-    let spent = Spent { prompt_tokens: 10, completion_tokens: 3, cost: 0.5 };
+    let spent = Spent { prompt_tokens: 10, completion_tokens: 3, cost: 0.5, ..Spent::default() };
     assert_eq!(store.append("a", &[said("one", 5), said("two", 9)], spent).await.unwrap(), 2);
     // A message that is told late does not make the conversation older, and a cost that is none costs nothing.
     assert_eq!(store.append("a", &[said("three", 2)], Spent { cost: f64::NAN, ..spent }).await.unwrap(), 3);
@@ -116,7 +116,7 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     assert_eq!(store.usage("b", 9).await.unwrap(), []);
     let want = SessionRecord {
         messages: 3,
-        spent: Spent { prompt_tokens: 30, completion_tokens: 9, cost: 1.0 },
+        spent: Spent { prompt_tokens: 30, completion_tokens: 9, cost: 1.0, ..Spent::default() },
         updated: at(9),
         ..session("a")
     };

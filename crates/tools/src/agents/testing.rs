@@ -31,7 +31,7 @@ impl FakeAgents {
             model: "m1".into(),
             turns: 3,
             calls: 1,
-            spent: Spent { prompt_tokens: 100, completion_tokens: 20, cost: 0.0 },
+            spent: Spent { prompt_tokens: 100, completion_tokens: 20, cost: 0.0, ..Spent::default() },
             ran: Duration::from_millis(1234),
             file: Some("/spill/a1.txt".into()),
         }

@@ -80,6 +80,8 @@ fn part(part: &Part) -> Option<String> {
         Part::ToolResult { name, content, is_error: false, .. } => format!("[result {name}] {}", short(content)),
         Part::ToolResult { name, content, .. } => format!("[error {name}] {}", short(content)),
         Part::Binary { path, mime_type, .. } => format!("[{mime_type}] {}", short(path)),
+        // Only the provider can read it.
+        Part::Opaque { .. } => return None,
         // How a message ends is worth a word only when it is not the usual way.
         Part::Finish { reason } if matches!(reason.as_str(), "end_turn" | "tool_use") => return None,
         Part::Finish { reason } => format!("[{}]", short(reason)),

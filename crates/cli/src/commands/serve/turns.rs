@@ -120,7 +120,7 @@ fn words(message: &Message) -> Value {
         Part::ToolCall { name, input, .. } => Some(format!("[{name} {}]", short(input))),
         Part::ToolResult { name, content, .. } => Some(format!("[{name}] {}", short(content))),
         Part::Binary { mime_type, .. } => Some(format!("[{mime_type}]")),
-        Part::Reasoning { .. } | Part::Finish { .. } => None,
+        Part::Reasoning { .. } | Part::Opaque { .. } | Part::Finish { .. } => None,
     });
     bounded(&parts.collect::<Vec<_>>().join("\n")).into()
 }
