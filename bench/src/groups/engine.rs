@@ -120,6 +120,7 @@ fn noop(number: usize) -> Entry {
     let spec = Spec {
         needs: helve_contract::PortSet::NONE,
         profile: None,
+        access: None,
         rule_names: Vec::new(),
         name: format!("noop_{number}"),
         aliases: Vec::new(),

@@ -8,7 +8,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result, Tier, Tool,
+    AccessFn, AccessRequest, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result, Tier,
+    Tool,
     names::{name_matches, underscored},
 };
 
@@ -37,6 +38,8 @@ pub struct Spec {
     pub needs: PortSet,
     /// The capability profile that a call runs with; `None` leaves it the whole workspace.
     pub profile: Option<Profile>,
+    /// Reads from arguments what a call would use; `None` for a tool known only at run time.
+    pub access: Option<AccessFn>,
 }
 
 impl Spec {
@@ -141,6 +144,7 @@ impl Entry {
             timeout: T::TIMEOUT,
             needs: T::NEEDS,
             profile: None,
+            access: Some(requested::<A, T>),
         };
         let entry = Self::dynamic(spec, move |args, call| {
             async move {
@@ -208,6 +212,15 @@ impl Entry {
     pub fn run(&self, args: Value, call: Call) -> BoxFuture<'static, Result<Reply>> {
         (self.run)(args, call)
     }
+}
+
+/// What the tool of a row would use with these arguments.
+fn requested<A, T>(args: &Value) -> Option<AccessRequest>
+where
+    A: DeserializeOwned,
+    T: Tool + TryFrom<A>,
+{
+    T::try_from(A::deserialize(args).ok()?).ok()?.access()
 }
 
 /// The doc comment and the schema of a type, in the plain form that every provider takes: nothing by reference.

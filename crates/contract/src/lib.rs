@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or needs a runtime. Built-in tools use exactly these types.
 
+mod access;
 mod call;
 mod effects;
 mod entry;
@@ -22,6 +23,7 @@ mod tool;
 pub mod trials;
 mod truncate;
 
+pub use access::{AccessFn, AccessRequest, CommandLine, RequestedCommand};
 pub use call::{Call, Errand, Ports, Progress, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
 pub use entry::{Entry, FunctionDecl, Run, Spec};
@@ -30,7 +32,7 @@ pub use invisible::{Invisible, invisible, joins};
 pub use mime::sniff_mime;
 pub use names::{PatternPurpose, fold_name, name_matches, underscored};
 pub use nearest::nearest;
-pub use paths::{Access, Glob, PathRule, PathRules, Reading, Rights, Root, SafePath, Workspace};
+pub use paths::{Access, Glob, GlobReach, PathRule, PathRules, Reading, Rights, Root, RuleScope, SafePath, Workspace};
 pub use patience::{is_patient, patiently};
 pub use ports::{Port, PortSet};
 pub use profile::Profile;

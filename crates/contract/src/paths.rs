@@ -143,7 +143,8 @@ impl Workspace {
             return Err("may not be used here");
         }
         // Walls know protected places by their path from the root; with another root they would not find them.
-        let hides = self.rules.rests(relative).any(|(rule, _)| rule.denies == Access::Write);
+        let hides =
+            self.rules.rests(relative).any(|(rule, _)| rule.denies == Access::Write && !rule.scope.binds_commands);
         if hides || self.roots.iter().skip(1).any(|other| other.dir.starts_with(folder)) {
             return Err("protected places are in it");
         }
@@ -370,10 +371,29 @@ impl SafePath {
 
     /// Whether the rules allow this path's use at another place beneath the same root: where a link led, or a child.
     pub fn judge(&self, real: &Path) -> Result<()> {
-        match self.rules.denial(real, self.access) {
+        match self.rules.find(real, Some(self.at(real)), self.access, Purpose::Named) {
             None => Ok(()),
             Some(why) => Err(Error::denied(format!("{}: {why}", self.shown(real)))),
         }
+    }
+
+    /// Whether a search that meets this place beneath the same root may show it.
+    #[must_use]
+    pub fn may_find(&self, relative: &Path) -> bool {
+        self.rules.find(relative, Some(self.at(relative)), Access::Read, Purpose::Found).is_none()
+    }
+
+    /// The rules about commands whose patterns can match beneath this path's root, as patterns from there.
+    pub fn command_rules(&self) -> impl Iterator<Item = (Glob, Access)> {
+        let root = folded(&self.root.dir);
+        self.rules.iter().filter(|rule| rule.scope.binds_commands).flat_map(move |rule| {
+            let globs = if rule.scope.is_absolute { rule.glob.rests(&root) } else { vec![rule.glob.0.clone()] };
+            globs.into_iter().map(|glob| (Glob(glob), rule.denies)).collect::<Vec<_>>()
+        })
+    }
+
+    fn at<'a>(&'a self, relative: &'a Path) -> RulePath<'a> {
+        RulePath { root: &self.root, reading: self.reading, relative }
     }
 
     /// A path beneath the same root that a host found (by listing or walking), with the rules asked again.
@@ -427,6 +447,41 @@ pub struct PathRule {
     pub denies: Access,
     /// Why, and what to do, for the model: "is protected; ask the user to change it".
     pub why: String,
+    /// Where the pattern starts and what it holds for.
+    pub scope: RuleScope,
+}
+
+/// Where the pattern of a path rule starts, and what the rule holds for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleScope {
+    /// The pattern starts at `/` of the machine (or at the name of a virtual root), not at the top of each root.
+    pub is_absolute: bool,
+    /// Commands are kept to the rule, too: the sandbox hides or mounts read-only what exists.
+    pub binds_commands: bool,
+    /// Only searches leave the file out. Whoever names the file is asked before, by the gate.
+    pub only_searches: bool,
+}
+
+impl PathRule {
+    /// A rule for file tools, with a pattern from the top of each root.
+    #[must_use]
+    pub fn new(glob: Glob, denies: Access, why: impl Into<String>) -> Self {
+        Self { glob, denies, why: why.into(), scope: RuleScope::default() }
+    }
+
+    /// The same rule with another scope.
+    #[must_use]
+    pub fn scoped(self, scope: RuleScope) -> Self {
+        Self { scope, ..self }
+    }
+}
+
+/// A place beneath a root, as path rules see it.
+#[derive(Clone, Copy, Debug)]
+struct RulePath<'a> {
+    root: &'a Root,
+    reading: Reading,
+    relative: &'a Path,
 }
 
 impl PathRules {
@@ -450,19 +505,53 @@ impl PathRules {
     /// The rules that reach into a folder beneath the root by its own path, and how they read from there.
     fn rests(&self, folder: &Path) -> impl Iterator<Item = (&PathRule, Glob)> {
         let inside = folded(folder);
-        self.0.iter().flat_map(move |rule| {
+        self.0.iter().filter(|rule| !rule.scope.is_absolute).flat_map(move |rule| {
             let rests = rule.glob.rests(&inside).into_iter().filter(|rest| *rest != rule.glob.0);
             rests.map(|rest| (rule, Glob(rest))).collect::<Vec<_>>()
         })
     }
 
-    /// Why a path beneath a root may not be used so, if it may not.
+    /// Why a path beneath a root may not be used so, if it may not. Absolute rules need a root; see [`SafePath::judge`].
     #[must_use]
     pub fn denial(&self, relative: &Path, access: Access) -> Option<&str> {
-        let mut rules = self.0.iter().filter(|rule| rule.denies == Access::Read || access == Access::Write).peekable();
+        self.find(relative, None, access, Purpose::Named)
+    }
+
+    fn find(&self, relative: &Path, at: Option<RulePath<'_>>, access: Access, purpose: Purpose) -> Option<&str> {
+        let holds = |rule: &&PathRule| {
+            (rule.denies == Access::Read || access == Access::Write)
+                && (purpose == Purpose::Found || !rule.scope.only_searches)
+        };
+        let mut rules = self.0.iter().filter(holds).peekable();
         rules.peek()?;
         let parts = folded(relative);
-        rules.find(|rule| rule.glob.covers(&parts)).map(|rule| rule.why.as_str())
+        let mut whole: Option<Vec<Vec<String>>> = None;
+        let covers = |rule: &&PathRule| match (rule.scope.is_absolute, at) {
+            (false, _) => rule.glob.covers(&parts),
+            (true, None) => false,
+            (true, Some(at)) => whole.get_or_insert_with(|| at.whole()).iter().any(|parts| rule.glob.covers(parts)),
+        };
+        rules.find(covers).map(|rule| rule.why.as_str())
+    }
+}
+
+/// How a path came up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The caller named it, or a link in it led there.
+    Named,
+    /// A search met it.
+    Found,
+}
+
+impl RulePath<'_> {
+    /// The path from `/`: on the machine, and by the name of a virtual root.
+    fn whole(&self) -> Vec<Vec<String>> {
+        let rest = folded(self.relative);
+        let from = |top: &Path| folded(top).into_iter().chain(rest.iter().cloned()).collect();
+        let dirs = std::iter::once(&self.root.dir).chain(&self.root.also).map(|dir| from(dir));
+        let name = self.root.name.as_ref().filter(|_| self.reading == Reading::Virtual);
+        dirs.chain(name.map(|name| from(Path::new(name)))).collect()
     }
 }
 
@@ -472,6 +561,17 @@ impl PathRules {
 /// everything beneath what it matches. Names are compared in NFC and without case, whatever the disk does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Glob(Vec<String>);
+
+/// How a pattern applies to a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobReach {
+    /// Everything in it matches.
+    Whole,
+    /// Something in it may match.
+    Inside,
+    /// Nothing in it matches.
+    None,
+}
 
 impl Glob {
     /// Reads a pattern.
@@ -490,6 +590,20 @@ impl Glob {
     #[must_use]
     pub fn text(&self) -> String {
         self.0.join("/")
+    }
+
+    /// How the pattern applies to a folder beneath the root: to all of it, to something in it, or not at all.
+    #[must_use]
+    pub fn reach(&self, relative: &Path) -> GlobReach {
+        let parts = folded(relative);
+        let rests = self.rests(&parts);
+        if !parts.is_empty() && rests.iter().any(|rest| rest.is_empty() || *rest == ["**"]) {
+            GlobReach::Whole
+        } else if rests.is_empty() {
+            GlobReach::None
+        } else {
+            GlobReach::Inside
+        }
     }
 
     /// Whether a path beneath the root is matched, or lies beneath one that is.
@@ -679,11 +793,7 @@ mod tests {
     use super::*;
 
     fn workspace(reading: Reading) -> Workspace {
-        let rules = PathRules::new([PathRule {
-            glob: Glob::new(".git/config"),
-            denies: Access::Write,
-            why: "is protected".into(),
-        }]);
+        let rules = PathRules::new([PathRule::new(Glob::new(".git/config"), Access::Write, "is protected")]);
         Workspace::new([Root::writable("/w/proj").named("shared"), Root::readable("/v").named("vault")], rules, reading)
     }
 
@@ -797,7 +907,7 @@ mod tests {
     }
 
     fn denying(glob: &str, denies: Access) -> PathRule {
-        PathRule { glob: Glob::new(glob), denies, why: "is denied".into() }
+        PathRule::new(Glob::new(glob), denies, "is denied")
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::{Call, Effects, PortSet, Reply, Result};
+use crate::{AccessRequest, Call, Effects, PortSet, Reply, Result};
 
 /// Arguments that parse from JSON, and what to do with them.
 ///
@@ -22,6 +22,12 @@ pub trait Tool: DeserializeOwned + JsonSchema + Send + 'static {
     const NEEDS: PortSet = PortSet::NONE;
     /// What comes back.
     type Output: Into<Reply> + Send;
+
+    /// What a call with these arguments would use. `None`: the gate looks for well-known argument names (`path`,
+    /// `command`, `url`) instead.
+    fn access(&self) -> Option<AccessRequest> {
+        None
+    }
 
     /// Runs one call.
     fn run(self, call: &Call) -> impl Future<Output = Result<Self::Output>> + Send;

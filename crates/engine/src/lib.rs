@@ -130,6 +130,11 @@ impl Engine {
         &self.events
     }
 
+    /// The project scripts that its allow rules hold for; the gate of a sub-agent takes them over.
+    pub fn script_snapshot(&self) -> &ScriptSnapshot {
+        self.gate.script_snapshot()
+    }
+
     /// What is asked before a call, and the switch that changes it.
     pub fn mode(&self) -> &ModeSwitch {
         self.gate.mode()

@@ -69,11 +69,7 @@ const WHY: &str =
 
 /// The rules that keep tools from writing what is protected, wherever in a root it lies.
 pub fn protected() -> impl Iterator<Item = PathRule> {
-    PROTECTED.iter().map(|name| PathRule {
-        glob: Glob::new(&format!("**/{name}")),
-        denies: Access::Write,
-        why: WHY.to_owned(),
-    })
+    PROTECTED.iter().map(|name| PathRule::new(Glob::new(&format!("**/{name}")), Access::Write, WHY))
 }
 
 /// The places beneath a root that a sandbox masks, so that a command cannot write or create them either.

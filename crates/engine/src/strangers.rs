@@ -28,11 +28,7 @@ pub(crate) struct Named {
 impl Strangers {
     /// The same, with files beneath the roots that match one of these.
     pub(crate) fn files(mut self, globs: &[String]) -> Self {
-        self.files = PathRules::new(globs.iter().map(|text| PathRule {
-            glob: Glob::new(text),
-            denies: Access::Read,
-            why: String::new(),
-        }));
+        self.files = PathRules::new(globs.iter().map(|text| PathRule::new(Glob::new(text), Access::Read, "")));
         let head = |text: &String| text.split('*').next().unwrap_or(text).trim_matches('/').to_owned();
         self.heads = globs.iter().map(head).filter(|head| !head.is_empty()).collect();
         self

@@ -104,6 +104,7 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
             timeout: timeout.saturating_add(Duration::from_secs(5)),
             needs: PortSet::NONE,
             profile: None,
+            access: None,
         };
         let stranger = format!("the plugin tool {name}");
         let plugin = plugin.clone();

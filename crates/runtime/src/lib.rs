@@ -13,6 +13,7 @@ pub mod outside;
 pub mod plugins;
 pub mod print;
 pub mod recall;
+pub mod rules;
 pub mod schedules;
 pub mod session;
 pub mod setup;

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use helve_contract::{Access, Entry, Error, PathRules, Reading, Result, Rights, Root, Workspace, ports::Host};
+use helve_contract::{Access, Entry, Error, Reading, Result, Rights, Root, Workspace, ports::Host};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Starts the plugins that the settings name, and returns their tools. One that does not start is told and left out.
-pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
+pub fn start(settings: &Settings, workspace: &Workspace, host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
     let mut tools = Vec::new();
     for program in settings.config.all_plugins() {
         let shown = program.argv().join(" ");
@@ -24,7 +24,7 @@ pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, run
             let shown = shown.clone();
             Arc::new(move |text: &str| remark!("{shown}: {}", print::harmless(text.trim_end())))
         };
-        let begun = place(program, roots).map(|it| helve_plugins::start(it, host.clone(), log));
+        let begun = place(program, workspace).map(|it| helve_plugins::start(it, host.clone(), log));
         match begun.and_then(|it| runtime.block_on(it)) {
             Ok(more) => tools.extend(more),
             Err(error) => remark!("helve: the plugin {shown} is left out: {error}"),
@@ -34,7 +34,8 @@ pub fn start(settings: &Settings, roots: &[Arc<Root>], host: &Arc<dyn Host>, run
 }
 
 /// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.
-fn place(program: &PluginProgram, roots: &[Arc<Root>]) -> Result<helve_plugins::Settings> {
+fn place(program: &PluginProgram, session: &Workspace) -> Result<helve_plugins::Settings> {
+    let roots = session.roots();
     let mut argv = program.argv();
     let env = program.env.clone().into_iter().collect();
     let first = argv.first_mut().ok_or_else(|| Error::failed("it has no path"))?;
@@ -50,7 +51,7 @@ fn place(program: &PluginProgram, roots: &[Arc<Root>]) -> Result<helve_plugins::
     let own = own.iter().map(Root::readable);
     let roots: Vec<Root> = roots.iter().map(|root| (**root).clone()).chain(own).collect();
     let rights: Vec<_> = roots.iter().map(|root| (root.dir.clone(), root.rights)).collect();
-    let workspace = Workspace::new(roots, PathRules::default(), Reading::Absolute);
+    let workspace = Workspace::new(roots, session.rules().clone(), Reading::Absolute);
     let reach = rights
         .iter()
         .map(|(dir, rights)| {

@@ -167,7 +167,7 @@ impl<'a> SessionBuilder<'a> {
         session.taint = parent.taint.beneath();
         session.salt.clone_from(&parent.salt);
         self.name(&mut session);
-        let mut gate = self.gate(mode, somebody)?;
+        let mut gate = self.gate(mode, somebody)?.scripts(above.script_snapshot().clone());
         if above.mode().get() != Mode::Plan {
             // Plan mode reads pages unasked; a parent that would be asked cannot pass that on.
             gate = gate.asking_web_in_plan();

@@ -12,7 +12,7 @@ use helve_contract::{
     Workspace,
     ports::{Host, State, Store, Tasks},
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode, Rule};
+use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode};
 use helve_mcp::client::Servers;
 use helve_store::Sqlite;
 use tokio::{
@@ -27,6 +27,7 @@ use crate::{
     guard, modules,
     outside::{self, Wanted},
     plugins, recall, remark,
+    rules::{self, ApprovalRules},
     shell::{self, Folders},
     state,
 };
@@ -214,7 +215,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
     if lasting {
         state::private(&scratch)?;
     }
-    let workspace = Workspace::new(roots, rules(settings, &own), reading);
+    let workspace = Workspace::new(roots, rules(settings, &own)?, reading);
     let record = modules::Record::default();
     let (host, tasks) = shell::open(
         settings,
@@ -280,7 +281,7 @@ pub fn imports(
     let (mut tools, servers) = match room {
         None => (Vec::new(), None),
         Some(room) => (
-            plugins::start(settings, room.workspace.roots(), &room.host, runtime),
+            plugins::start(settings, &room.workspace, &room.host, runtime),
             outside::start(settings, dialect, wanted, (state, &room.spill), runtime),
         ),
     };
@@ -402,22 +403,15 @@ fn free_name(roots: &[Root], dir: &Path) -> String {
 }
 
 /// What is refused inside the roots: protected names, what the settings deny, and the state folder.
-fn rules(settings: &Settings, own: &[PathBuf]) -> PathRules {
-    let paths = &settings.config.paths;
-    let denied = |list: &[String], denies, why: &str| -> Vec<PathRule> {
-        list.iter().map(|text| PathRule { glob: Glob::new(text), denies, why: why.to_owned() }).collect()
-    };
-    let own = own.iter().map(|inside| PathRule {
-        glob: if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) },
-        denies: Access::Read,
-        why: "belongs to Helve itself; leave it alone".to_owned(),
+fn rules(settings: &Settings, own: &[PathBuf]) -> Result<PathRules, Fault> {
+    let own = own.iter().map(|inside| {
+        let glob =
+            if inside.as_os_str().is_empty() { Glob::new("*") } else { Glob::new(&format!("/{}", inside.display())) };
+        PathRule::new(glob, Access::Read, "belongs to Helve itself; leave it alone")
     });
-    PathRules::new(
-        helve_engine::protected()
-            .chain(denied(&paths.deny_read, Access::Read, "may not be read here; go on without it, or ask the user"))
-            .chain(denied(&paths.deny_write, Access::Write, "may not be changed here; ask the user to change it"))
-            .chain(own),
-    )
+    let approval = ApprovalRules::read(settings)?;
+    let denied = rules::denied_paths(settings).chain(approval.path_rules());
+    Ok(PathRules::new(helve_engine::protected().chain(denied).chain(own)))
 }
 
 /// The mode of a call that is its maker's consent: nothing is asked, unless the command line says so.
@@ -431,17 +425,10 @@ pub fn ruled(settings: &Settings, mut gate: Gate) -> Result<Gate, Fault> {
     if let Some(names) = shell::names(settings)? {
         gate = gate.commands(names);
     }
-    let approval = &settings.config.approval;
-    for (key, list, add) in [
-        ("approval.allow", &approval.allow, Gate::allow as fn(Gate, Rule) -> Gate),
-        ("approval.ask", &approval.ask, Gate::ask),
-        ("approval.deny", &approval.deny, Gate::deny),
-    ] {
-        for text in list {
-            let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
-            gate = add(gate, rule);
-        }
-    }
+    let ApprovalRules { allow, ask, deny } = ApprovalRules::read(settings)?;
+    gate = allow.into_iter().fold(gate, Gate::allow);
+    gate = ask.into_iter().fold(gate, Gate::ask);
+    gate = deny.into_iter().fold(gate, Gate::deny);
     Ok(guard::careful(settings, gate))
 }
 

@@ -26,7 +26,7 @@ use crate::{
     config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, Settings, ShellConfig},
     fault::Fault,
     modules::Record,
-    remark, state,
+    state,
 };
 
 /// Folders of a session that commands use.
@@ -138,10 +138,7 @@ pub fn host_settings(
 
 /// The sandbox of this machine, by the settings.
 fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<SandboxSettings, Fault> {
-    let (held, open) = denied(settings);
-    if !open.is_empty() {
-        remark!("helve: these path rules hold for the file tools, but not for commands: {}", open.join(", "));
-    }
+    let held = denied(settings);
     // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
@@ -213,7 +210,7 @@ pub(crate) fn container(settings: &Settings, protected: Vec<String>) -> Docker {
         image: docker.image,
         network: docker.network,
         user: docker.user,
-        protected: plain.chain(protected).chain(denied(settings).0).collect(),
+        protected: plain.chain(protected).chain(denied(settings)).collect(),
         ..Docker::default()
     }
 }
@@ -271,18 +268,11 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// The path rules that a wall can hold, and those that it cannot: patterns, and what may not even be read.
-fn denied(settings: &Settings) -> (Vec<String>, Vec<String>) {
-    let (held, mut open): (Vec<_>, Vec<_>) = settings
-        .config
-        .paths
-        .deny_write
-        .iter()
-        .cloned()
-        .partition(|text: &String| text.contains('/') && is_plain(text));
-    let held = held.iter().map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect();
-    open.extend(settings.config.paths.deny_read.iter().cloned());
-    (held, open)
+/// Plain names of `paths.deny_write`: what a command creates there goes to quarantine. The sandbox takes all rules about
+/// files that exist from the workspace.
+fn denied(settings: &Settings) -> Vec<String> {
+    let names = settings.config.paths.deny_write.iter().filter(|text| text.contains('/') && is_plain(text));
+    names.map(|it| it.trim_matches('/').to_owned()).filter(|it| !it.is_empty()).collect()
 }
 
 fn is_plain(name: &str) -> bool {

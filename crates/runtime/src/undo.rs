@@ -295,6 +295,9 @@ impl Host for Remembering {
     async fn stat(&self, path: &SafePath) -> Result<Stat> {
         self.inner.stat(path).await
     }
+    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        self.inner.real_path(path).await
+    }
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
         self.inner.read(path, span).await
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema};
+use helve_contract::{
+    AccessRequest, Call, CommandLine, Effects, Port, PortSet, Result, Tool, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 
 /// A tool that works on the draft instead of the workspace.
@@ -18,6 +20,15 @@ impl<T: Tool> Tool for Draft<T> {
     const NEEDS: PortSet = PortSet::of(&[Port::Draft]);
     const TIMEOUT: Duration = T::TIMEOUT;
     type Output = T::Output;
+
+    /// Only the command, for rules that forbid it: paths of the draft are none of the workspace, and the memory host
+    /// applies the path rules itself.
+    fn access(&self) -> Option<AccessRequest> {
+        Some(match self.0.access()?.command.map(|it| it.line) {
+            Some(CommandLine::Script(script)) => AccessRequest::command(CommandLine::OneOf(vec![script]), None),
+            _ => AccessRequest::default(),
+        })
+    }
 
     async fn run(self, call: &Call) -> Result<Self::Output> {
         self.0.run(&call.drafting()?).await

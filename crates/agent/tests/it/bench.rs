@@ -158,6 +158,7 @@ fn spec(name: &str, effects: Effects) -> Spec {
         timeout: Duration::from_secs(60),
         needs: PortSet::NONE,
         profile: None,
+        access: None,
     }
 }
 

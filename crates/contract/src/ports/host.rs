@@ -21,6 +21,12 @@ pub trait Host: Send + Sync {
     /// What a path is, following links.
     async fn stat(&self, path: &SafePath) -> Result<Stat>;
 
+    /// Where a path really is beneath its root, with links resolved, whether or not the file exists. The gate matches
+    /// its rules against it. A host without links answers with the path itself.
+    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        Ok(path.relative().to_owned())
+    }
+
     /// Some bytes of a regular file. Short only at the file's end; a FIFO or device is refused without blocking.
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk>;
 

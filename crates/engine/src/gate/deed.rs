@@ -1,12 +1,18 @@
 //! What a call means to do: the command it runs, the files it touches, the host it speaks to.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use helve_contract::{Access, Call, Effects, Spec, Tier};
+use helve_contract::{Access, AccessRequest, Call, CommandLine, Effects, RequestedCommand, SafePath, Spec, Tier};
 use serde_json::Value;
 
-use super::rule;
-use crate::commands::{Reading, read, single};
+use super::{
+    rule,
+    scripts::{self, Manifests},
+};
+use crate::commands::{Reading, only_looks as command_only_looks, read, single};
 
 /// What a call means to do, as far as its arguments say.
 pub(super) struct Deed<'a> {
@@ -17,10 +23,22 @@ pub(super) struct Deed<'a> {
     pub(super) command: Option<String>,
     /// The same, read. Only once [`read`](Self::read) was asked for.
     pub(super) reading: Option<Reading>,
+    /// Lines that it may run or hand to a shell; only rules that forbid or ask look at them.
+    pub(super) candidates: Vec<Reading>,
     /// The files it names.
     pub(super) targets: Vec<Target>,
+    /// What it does with each of them.
+    accesses: Vec<Access>,
+    /// Where links in them lead. Only once [`look`](Self::look) was asked for.
+    linked: Vec<(Target, Access)>,
     /// Where it speaks to, where the tool takes an address.
     pub(super) address: Option<Address>,
+    /// The project scripts that its command runs now, where it runs one. Only once [`look`](Self::look) was asked for.
+    pub(super) scripts: Option<Manifests>,
+    /// The same, as it was when the first call of the workspace was judged.
+    pub(super) first_scripts: Option<Arc<Manifests>>,
+    looked: bool,
+    request: AccessRequest,
 }
 
 /// Where a call speaks to.
@@ -49,49 +67,98 @@ impl Target {
     }
 }
 
-/// Where tools take paths.
-const PATHS: &[&str] = &["file_path", "path", "notebook_path", "source_path", "destination_path"];
-/// Where tools take patches, whose files stand in the text.
-const PATCHES: &[&str] = &["patch", "input", "diff"];
+/// Where tools known only at run time take paths.
+const PATHS: &[&str] =
+    &["file_path", "path", "notebook_path", "source_path", "destination_path", "source", "destination", "paths"];
 
 impl<'a> Deed<'a> {
-    /// Looks at the arguments.
+    /// Looks at what the tool says that it would use, or at the arguments of a tool that cannot say it.
     pub(super) fn of(spec: &'a Spec, args: &'a Value, call: &'a Call) -> Self {
-        let text = |name: &str| args.get(name).and_then(Value::as_str);
-        let executes = spec.effects.has(Effects::EXECUTES);
-        let command =
-            if executes { ["command", "cmd"].into_iter().find_map(|name| line(args.get(name)?)) } else { None };
-        let mut named: Vec<&str> = Vec::new();
-        if !executes {
-            named.extend(PATHS.iter().filter_map(|name| text(name)));
-            named.extend(PATCHES.iter().filter_map(|name| text(name)).flat_map(patched));
-        }
+        let request = spec.access.and_then(|access| access(args)).unwrap_or_else(|| guessed(spec, args));
         let workspace = &call.session.workspace;
-        let mut targets: Vec<_> = named.into_iter().map(|path| rule::target(workspace, None, path)).collect();
-        if targets.is_empty() && !executes && takes_files(spec) {
-            targets.push(rule::target(workspace, None, "."));
+        let located = |paths: &[String], access| -> Vec<(Target, Access)> {
+            paths.iter().map(|path| (rule::target(workspace, None, path), access)).collect()
+        };
+        let mut named = located(&request.reads, Access::Read);
+        named.extend(located(&request.writes, Access::Write));
+        named.dedup();
+        let (targets, accesses) = named.into_iter().unzip();
+        let address = request.url.as_deref().map(|url| host(url).map_or(Address::Unclear, Address::Host));
+        let command = request.command.as_ref().and_then(|command| match &command.line {
+            CommandLine::Script(script) => Some(script.clone()),
+            CommandLine::Words(words) => Some(crate::commands::quote(words.iter().map(String::as_str))),
+            CommandLine::OneOf(_) | CommandLine::Unknown => None,
+        });
+        Self {
+            spec,
+            args,
+            call,
+            command,
+            reading: None,
+            candidates: Vec::new(),
+            targets,
+            accesses,
+            linked: Vec::new(),
+            address,
+            scripts: None,
+            first_scripts: None,
+            looked: false,
+            request,
         }
-        targets.dedup();
-        let url = if spec.effects.has(Effects::NETWORK) { text("url") } else { None };
-        let address = url.map(|url| host(url).map_or(Address::Unclear, Address::Host));
-        Self { spec, args, call, command, reading: None, targets, address }
+    }
+
+    /// Finds out where links in its paths lead, and which project scripts its command runs now.
+    pub(super) async fn look(&mut self, links: bool) {
+        let workspace = &self.call.session.workspace;
+        for (target, access) in self.targets.iter().zip(&self.accesses).filter(|_| links) {
+            let Target::Inside { whole, .. } = target else { continue };
+            let Some(path) = rule::locate(workspace, whole) else { continue };
+            let Ok(real) = self.call.host().real_path(&path).await else { continue };
+            if real != path.relative() {
+                let whole = path.root().dir.join(&real);
+                self.linked.push((Target::Inside { relative: real, whole }, *access));
+            }
+        }
+        self.scripts = scripts::current(self).await;
+        self.looked = true;
+    }
+
+    /// Whether it is known where links in its paths lead.
+    pub(super) fn has_looked(&self) -> bool {
+        self.looked
+    }
+
+    /// Whether the project scripts that its command runs are those that allow rules were made for.
+    pub(super) fn runs_first_scripts(&self) -> bool {
+        let (Some(now), Some(reading)) = (&self.scripts, &self.reading) else { return self.looked };
+        let first = self.first_scripts.as_ref().map(|first| first.lines(&reading.commands));
+        self.looked && first.is_some_and(|first| first == now.lines(&reading.commands))
     }
 
     /// The address it takes, as it was written.
     pub(super) fn url(&self) -> Option<&str> {
-        self.address.as_ref().and_then(|_| self.args.get("url")).and_then(Value::as_str)
+        self.request.url.as_deref()
+    }
+
+    /// Its paths, and where links in them lead, each with what is done there.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Target, Access)> {
+        let named = self.targets.iter().zip(self.accesses.iter().copied());
+        named.chain(self.linked.iter().map(|(target, access)| (target, *access)))
     }
 
     /// Reads the command line; the error says which limit it reached.
     pub(super) fn read(&mut self) -> Result<(), String> {
-        let Some(command) = &self.command else { return Ok(()) };
-        let argv = ["command", "cmd"].into_iter().find_map(|name| self.args.get(name)?.as_array());
-        let mut reading = match argv {
-            Some(words) => single(&words.iter().filter_map(Value::as_str).collect::<Vec<_>>())?,
-            None => read(command)?,
+        let Some(command) = &self.request.command else { return Ok(()) };
+        let mut reading = match &command.line {
+            CommandLine::Script(script) => read(script)?,
+            CommandLine::Words(words) => single(&words.iter().map(String::as_str).collect::<Vec<_>>())?,
+            CommandLine::OneOf(scripts) => {
+                self.candidates = scripts.iter().map(|script| read(script)).collect::<Result<_, _>>()?;
+                return Ok(());
+            }
+            CommandLine::Unknown => return Ok(()),
         };
-        reading
-            .note_environment(self.args.get("env").and_then(Value::as_object).into_iter().flat_map(|env| env.keys()));
+        reading.note_environment(command.variables.iter());
         self.reading = Some(reading);
         Ok(())
     }
@@ -99,23 +166,60 @@ impl<'a> Deed<'a> {
     /// The files that redirections of the command write, from every folder it may be in by then.
     pub(super) fn written(&self) -> Vec<Target> {
         let Some(reading) = &self.reading else { return Vec::new() };
+        let files = reading.writes.iter().flatten().map(String::as_str);
+        self.from_every_folder(reading, files)
+    }
+
+    /// The files that words of the command's programs name, from every folder it may be in by then. With `changing`, only
+    /// of programs that do more than look.
+    pub(super) fn named_by_words(&self, changing: bool) -> Vec<Target> {
+        let Some(reading) = &self.reading else { return Vec::new() };
+        let commands = reading.commands.iter().filter(|command| !changing || !command_only_looks(command));
+        let words = commands.flat_map(|command| command.words.iter().skip(1)).filter_map(|word| word.known());
+        // `if=key.pem`, `--file=key.pem`, `@key.pem` and `HEAD:key.pem` name a file, too.
+        let parts = words.flat_map(|word| {
+            let rest = |sign: char| word.split_once(sign).map(|(_, rest)| rest);
+            [Some(word), rest('='), rest(':'), word.strip_prefix('@')].into_iter().flatten()
+        });
+        self.from_every_folder(reading, parts.filter(|it| !it.is_empty() && !it.starts_with('-')))
+    }
+
+    fn from_every_folder<'b>(&self, reading: &Reading, files: impl Iterator<Item = &'b str>) -> Vec<Target> {
         let mut dirs = vec![self.start()];
         for step in &reading.moves {
             let last = dirs.last().cloned().unwrap_or_default();
             dirs.push(last.join(step));
         }
         let workspace = &self.call.session.workspace;
-        let files = reading.writes.iter().flatten();
         files
             .flat_map(|file| dirs.iter().map(|dir| rule::target(workspace, Some(dir), file)).collect::<Vec<_>>())
             .collect()
     }
 
-    /// The folder that a command starts in.
+    /// The folder that a command starts in, as the tool finds it.
     pub(super) fn start(&self) -> PathBuf {
-        let given = ["workdir", "cwd", "working_directory"].into_iter().find_map(|name| self.args.get(name)?.as_str());
+        if let Some(path) = self.start_path() {
+            return path.on_host();
+        }
+        let given = self.request.command.as_ref().and_then(|command| command.dir.as_deref());
         let dir = self.call.session.dir().map(|dir| dir.on_host()).unwrap_or_default();
         given.map_or(dir.clone(), |given| dir.join(given))
+    }
+
+    /// The same, where it is a folder that a command may start in.
+    pub(super) fn start_path(&self) -> Option<SafePath> {
+        let session = &self.call.session;
+        let here = session.dir().ok()?;
+        match self.request.command.as_ref().and_then(|command| command.dir.as_deref()) {
+            Some(dir) => session.workspace.check(Path::new(dir), Access::Read, Some(&here)).ok(),
+            None => Some(here),
+        }
+    }
+
+    /// Whether its command starts at the top of the workspace: allow rules hold there and nowhere else.
+    pub(super) fn starts_at_top(&self) -> bool {
+        let top = self.call.top().map(|top| top.on_host());
+        self.start_path().is_some_and(|start| top.is_ok_and(|top| top == start.on_host()))
     }
 
     /// A file that a redirection would write although the workspace protects it, with the reason.
@@ -152,37 +256,44 @@ pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> (Option<String
     (deed.command, deed.targets.into_iter().filter_map(inside).collect())
 }
 
-/// Whether a tool has a parameter for files.
-pub(super) fn takes_files(spec: &Spec) -> bool {
-    let properties = spec.schema.get("properties").and_then(Value::as_object);
-    properties.is_some_and(|it| PATHS.iter().chain(PATCHES).any(|name| it.contains_key(*name)))
+/// What a tool known only at run time would use, by the usual names of arguments.
+fn guessed(spec: &Spec, args: &Value) -> AccessRequest {
+    let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+    let url = if spec.effects.has(Effects::NETWORK) { text("url") } else { None };
+    if spec.effects.has(Effects::EXECUTES) {
+        let line = ["command", "cmd"].into_iter().find_map(|name| line(args.get(name)?)).unwrap_or_default();
+        let dir = ["workdir", "cwd", "working_directory"].into_iter().find_map(text);
+        let variables = args.get("env").and_then(Value::as_object).into_iter().flat_map(|env| env.keys().cloned());
+        let command = RequestedCommand { line, dir, variables: variables.collect() };
+        return AccessRequest { command: Some(command), url, ..AccessRequest::default() };
+    }
+    let named = PATHS.iter().filter_map(|name| args.get(*name));
+    let each = named.flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+    let mut paths: Vec<String> = each.filter_map(Value::as_str).map(str::to_owned).collect();
+    if paths.is_empty() && takes_files(spec) {
+        paths.push(".".to_owned());
+    }
+    let request =
+        if spec.effects.has(Effects::WRITES) { AccessRequest::writes(paths) } else { AccessRequest::reads(paths) };
+    AccessRequest { url, ..request }
 }
 
-/// A command as one line: text as it is, a list of words quoted.
-fn line(value: &Value) -> Option<String> {
+/// Whether a tool has a parameter for files.
+fn takes_files(spec: &Spec) -> bool {
+    let properties = spec.schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|it| PATHS.iter().any(|name| it.contains_key(*name)))
+}
+
+/// A command in arguments: a script, or a list of words.
+fn line(value: &Value) -> Option<CommandLine> {
     match value {
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Some(CommandLine::Script(text.clone())),
         Value::Array(words) => {
-            let words: Option<Vec<_>> = words.iter().map(Value::as_str).collect();
-            words.map(crate::commands::quote)
+            let words: Option<Vec<_>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            words.map(CommandLine::Words)
         }
         _ => None,
     }
-}
-
-/// The files that a patch names.
-fn patched(patch: &str) -> impl Iterator<Item = &str> {
-    const MARKS: &[&str] = &["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
-    patch.lines().filter_map(|line| {
-        let line = line.trim_end();
-        if let Some(path) = MARKS.iter().find_map(|mark| line.trim_start().strip_prefix(mark)) {
-            return Some(path.trim());
-        }
-        let path = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- "))?;
-        let path = path.split('\t').next().unwrap_or(path).trim();
-        let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
-        (path != "/dev/null" && !path.is_empty()).then_some(path)
-    })
 }
 
 /// The host of an address, in lower case; `None` when it is written so that readers may differ.
@@ -205,14 +316,6 @@ fn host(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_patch_names_its_files() {
-        let patch = "*** Begin Patch\n*** Add File: a.rs\n+x\n*** Update File: b.rs\n*** Move to: c.rs\n*** Delete File: d.rs\n*** End Patch";
-        assert_eq!(patched(patch).collect::<Vec<_>>(), ["a.rs", "b.rs", "c.rs", "d.rs"]);
-        let diff = "--- a/src/x.rs\t2024\n+++ b/src/y.rs\n@@ -1 +1 @@\n--- /dev/null\n";
-        assert_eq!(patched(diff).collect::<Vec<_>>(), ["src/x.rs", "src/y.rs"]);
-    }
 
     #[test]
     fn a_host_is_read_in_one_way_or_not_at_all() {

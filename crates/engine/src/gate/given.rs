@@ -2,11 +2,15 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use super::deed::{Address, Deed};
+use super::{
+    deed::{Address, Deed},
+    scripts::works_elsewhere,
+};
 use crate::commands::{Layer, Simple, base_name, only_looks, quote};
 
 /// The most sessions whose grants are kept; the oldest is forgotten first, and simply asked again.
@@ -49,6 +53,8 @@ struct Grant {
     tool: String,
     rule: Option<String>,
     scope: Scope,
+    /// The folder of a command, and the project scripts that it ran: elsewhere and for others it is asked again.
+    place: Option<(PathBuf, String)>,
 }
 
 /// How far a yes for the session reaches.
@@ -94,9 +100,12 @@ pub(super) fn is_known_command(words: &[String]) -> bool {
 impl Like {
     fn new(command: &Simple) -> Option<Self> {
         let argv = command.argv()?;
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        if works_elsewhere(command) {
+            return Some(Self { head: own(&argv), options: None });
+        }
         let family = FAMILIES.iter().find(|(name, _)| argv.first() == Some(name));
         let known = family.is_some_and(|(_, subcommands)| argv.get(1).is_some_and(|it| subcommands.contains(it)));
-        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         if known && command.layer == Layer::Program {
             let options: Vec<_> = argv[2..].iter().copied().filter(|word| word.starts_with('-')).collect();
             return Some(Self { head: own(&argv[..2]), options: Some(own(&options)) });
@@ -144,6 +153,14 @@ fn scopes(deed: &Deed<'_>) -> Vec<Scope> {
     }
 }
 
+/// What a yes to a command is bound to: the folder that it starts in, and the scripts of the project that it runs.
+fn place(deed: &Deed<'_>) -> Option<(PathBuf, String)> {
+    deed.command.as_ref()?;
+    let commands = deed.reading.as_ref().map(|reading| reading.commands.as_slice()).unwrap_or_default();
+    let scripts = deed.scripts.as_ref().map(|manifests| manifests.lines(commands)).unwrap_or_default();
+    Some((deed.start(), scripts))
+}
+
 /// The commands of a line that need a yes: not those that only look or only wrap another.
 pub(super) fn asked(commands: &[Simple]) -> impl Iterator<Item = &Simple> {
     commands.iter().filter(|command| command.layer != Layer::Wrapper && !only_looks(command))
@@ -161,7 +178,14 @@ pub(super) fn grant_in_words(deed: &Deed<'_>) -> String {
             Scope::Text(_) => "exactly this call".to_owned(),
         })
         .collect();
-    crate::commands::visible(&words.join(", "))
+    let words = words.join(", ");
+    crate::commands::visible(&match place(deed) {
+        Some((folder, scripts)) if scripts.is_empty() => format!("{words}, in {}", folder.display()),
+        Some((folder, _)) => {
+            format!("{words}, in {}, until the project's script for it changes", folder.display())
+        }
+        None => words,
+    })
 }
 
 impl Given {
@@ -191,7 +215,9 @@ impl Asked {
     /// Whether everything that this deed needs was allowed before, for the same reason to ask.
     pub(super) fn covers(&self, deed: &Deed<'_>, rule: Option<&str>) -> bool {
         let inner = self.inner();
-        let same = |grant: &&Grant| grant.tool == deed.spec.name && grant.rule.as_deref() == rule;
+        let here = place(deed);
+        let same =
+            |grant: &&Grant| grant.tool == deed.spec.name && grant.rule.as_deref() == rule && grant.place == here;
         let mut grants = inner.grants.iter().filter(same);
         match &deed.reading {
             Some(reading) if reading.is_clear() => {
@@ -214,7 +240,12 @@ impl Asked {
             if inner.grants.len() >= MOST_GRANTS {
                 inner.grants.pop_front();
             }
-            inner.grants.push_back(Grant { tool: deed.spec.name.clone(), rule: rule.map(str::to_owned), scope });
+            inner.grants.push_back(Grant {
+                tool: deed.spec.name.clone(),
+                rule: rule.map(str::to_owned),
+                scope,
+                place: place(deed),
+            });
         }
     }
 

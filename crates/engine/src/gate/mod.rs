@@ -5,9 +5,11 @@
 
 mod ask;
 mod caution;
+mod class;
 mod deed;
 mod given;
 mod rule;
+mod scripts;
 
 use std::{
     fmt,
@@ -26,7 +28,9 @@ use serde_json::Value;
 
 pub use ask::{Answer, Approver, Question};
 pub use caution::Caution;
+pub use class::{CLASS_NAMES, RuleClass};
 pub use rule::Rule;
+pub use scripts::ScriptSnapshot;
 
 use crate::commands::{self, NameList, quote, visible};
 use caution::Standing;
@@ -169,6 +173,7 @@ pub struct Gate {
     approver: Option<Arc<dyn Approver>>,
     patience: Duration,
     given: Given,
+    scripts: ScriptSnapshot,
     asks_web_in_plan: bool,
 }
 
@@ -208,6 +213,7 @@ impl Gate {
             approver: None,
             patience: Duration::from_secs(600),
             given: Given::default(),
+            scripts: ScriptSnapshot::default(),
             asks_web_in_plan: false,
         }
     }
@@ -260,6 +266,17 @@ impl Gate {
         self
     }
 
+    /// The project scripts that allow rules hold for are those in this snapshot: for an agent, its parent's.
+    pub fn scripts(mut self, scripts: ScriptSnapshot) -> Self {
+        self.scripts = scripts;
+        self
+    }
+
+    /// The project scripts that allow rules hold for.
+    pub(crate) fn script_snapshot(&self) -> &ScriptSnapshot {
+        &self.scripts
+    }
+
     /// What decides its mode.
     pub(crate) fn mode(&self) -> &ModeSwitch {
         &self.mode
@@ -272,6 +289,7 @@ impl Gate {
         }
         let mut deed = Deed::of(spec, args, call);
         self.read(&mut deed).map_err(Refused::by_rule)?;
+        self.look(&mut deed).await;
         match self.verdict(&deed)? {
             Verdict::Pass => Ok(()),
             Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await.map_err(Refused::by_approval),
@@ -285,6 +303,9 @@ impl Gate {
         }
         let mut deed = Deed::of(spec, args, call);
         self.read(&mut deed)?;
+        // A host that cannot answer at once is not waited for: then links and scripts count as unknown, and rules do not
+        // allow the call.
+        _ = self.look(&mut deed).now_or_never();
         let verdict = self.verdict(&deed).map_err(|refused| refused.error)?;
         let Verdict::Ask { why, rule } = verdict else { return Ok(Verdict::Pass) };
         self.askable(&deed, &why)?;
@@ -293,6 +314,22 @@ impl Gate {
             return Ok(Verdict::Pass);
         }
         Ok(Verdict::Ask { why, rule })
+    }
+
+    /// Finds out what the arguments do not say: where links lead, and which project scripts a command runs.
+    async fn look(&self, deed: &mut Deed<'_>) {
+        let rules = !(self.allow.is_empty() && self.ask.is_empty() && self.deny.is_empty());
+        let lenient = matches!(self.mode.get(), Mode::Open | Mode::BypassPermissions);
+        if !rules && lenient {
+            // Nothing is asked and nothing is allowed by rule.
+            return;
+        }
+        // Before the first call changes anything.
+        let has_plan = !deed.call.session.plan_rules().is_empty();
+        if has_plan || self.allow.iter().any(Rule::runs_scripts) {
+            deed.first_scripts = self.scripts.first(deed.call).await;
+        }
+        deed.look(rules).await;
     }
 
     /// Looking passes in every mode, unless there is a rule that might be about it or it also sends something.
@@ -424,14 +461,18 @@ impl Gate {
             return true;
         }
         if let Some(reading) = &deed.reading {
-            return reading.is_clear() && rule::cover_line(&rules, &reading.commands);
+            return reading.is_clear()
+                && deed.starts_at_top()
+                && deed.runs_first_scripts()
+                && rule::cover_line(&rules, &reading.commands);
         }
         match &deed.address {
             Some(Address::Host(host)) => rules.iter().any(|rule| rule.covers_host(host)),
             Some(Address::Unclear) => false,
             None => {
                 !deed.targets.is_empty()
-                    && deed.targets.iter().all(|target| rules.iter().any(|rule| rule.covers_target(target)))
+                    && deed.has_looked()
+                    && deed.places().all(|(target, _)| rules.iter().any(|rule| rule.covers_target(target)))
             }
         }
     }

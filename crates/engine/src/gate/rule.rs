@@ -2,16 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use helve_contract::{Access, Effects, Glob, PathRule, PatternPurpose, Spec, Workspace};
+use helve_contract::{
+    Access, Effects, Glob, PathRule, PathRules, PatternPurpose, Root, RuleScope, SafePath, Spec, Workspace,
+};
 
-use super::deed::{Address, Deed, Target};
-use crate::commands::{Layer, Simple, base_name, only_looks, plain_words};
+use super::{
+    class::RuleClass,
+    deed::{Address, Deed, Target},
+    scripts::{self, works_elsewhere},
+};
+use crate::commands::{Layer, Reading, Simple, base_name, only_looks, plain_words};
 
 /// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     text: String,
     tool: String,
+    /// What its tool name stands for where it denies or asks.
+    class: RuleClass,
     content: Option<Content>,
 }
 
@@ -51,12 +59,14 @@ pub(super) enum Hit {
     Yes,
 }
 
-/// Tools whose content is a command, by the names that the dialects give them.
-const SHELLS: &[&str] = &["bash", "exec", "run_command", "shell", "shell_exec"];
-
 impl Rule {
     /// Reads `Tool` or `Tool(content)`. A `*` in the tool's name stands for any letters. A deny or ask rule covers every
     /// spelling of the name (`-`, `_`, letter case); in an allow rule `_` also stands for `-`.
+    ///
+    /// A deny or ask rule with content holds for every tool of the same class, in every dialect: `Bash(rm:*)` for all
+    /// that run commands, `Read(*.pem)` for all that read or write files, `Edit(src/**)` for all that write them,
+    /// `WebFetch(domain:a.com)` for all that fetch. An allow rule holds for the tool that it names; `Edit` also stands for
+    /// all that only change files, `Read` for all that only look at them.
     ///
     /// The content of a command tool is a whole command (`npm test`) or its first words (`npm run test:*`, `git *`);
     /// of a file tool a path pattern (`src/**`); of a web tool `domain:example.com`.
@@ -82,12 +92,13 @@ impl Rule {
         if let Some(why) = content.as_ref().and_then(|content| content.fault(text)) {
             return wrong(why);
         }
+        let class = RuleClass::of_name(tool);
         if let Some(Content { words: None, domain: None, .. }) = content
-            && SHELLS.contains(&tool.to_lowercase().as_str())
+            && class == RuleClass::COMMAND
         {
             return wrong("write the words of one command; only a last `:*` or ` *` stands for further words");
         }
-        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), content })
+        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), class, content })
     }
 
     /// The rule as it was written.
@@ -108,18 +119,48 @@ impl Rule {
         words.is_some_and(|words| super::given::is_known_command(&words.words))
     }
 
-    /// A deny rule on paths as the path rule that hosts hold to, wherever links lead. `None` for other rules.
+    /// The name of the tool, as it was written.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// Whether the rule holds for a class of tools where it denies or asks, and not for the named tool alone.
+    pub fn has_class(&self) -> bool {
+        self.content.is_some() && self.class != RuleClass::NONE
+    }
+
+    /// A deny rule on paths as the path rule that hosts and the sandbox hold to, wherever links lead. `None` for rules
+    /// that are not about paths.
     ///
-    /// `Read(secrets/**)` refuses reading and writing, `Edit(…)` writing. Absolute patterns are left to the gate.
+    /// `Read(secrets/**)` refuses reading and writing, `Edit(…)` writing.
     pub fn path_rule(&self) -> Option<PathRule> {
-        let denies = match self.tool.to_lowercase().as_str() {
-            "read" => Access::Read,
-            "edit" => Access::Write,
+        let why = format!("is denied by the rule {}; ask the user to change it", self.text);
+        self.path_rule_as(why, RuleScope { binds_commands: true, ..RuleScope::default() })
+    }
+
+    /// An ask rule on paths as the path rule that makes searches leave the files out: a search cannot ask about each file
+    /// that it meets. `None` for rules that are not about reading paths.
+    pub fn search_rule(&self) -> Option<PathRule> {
+        let why = format!("is left out of searches by the rule {}", self.text);
+        let rule = self.path_rule_as(why, RuleScope { only_searches: true, ..RuleScope::default() })?;
+        (rule.denies == Access::Read).then_some(rule)
+    }
+
+    fn path_rule_as(&self, why: String, scope: RuleScope) -> Option<PathRule> {
+        let denies = match self.class {
+            class if class.has(RuleClass::READ) => Access::Read,
+            class if class.has(RuleClass::WRITE) => Access::Write,
             _ => return None,
         };
-        let path = &self.content.as_ref()?.path;
-        let why = format!("is denied by the rule {}; ask the user to change it", self.text);
-        (!path.absolute).then(|| PathRule { glob: path.glob.clone(), denies, why })
+        let content = self.content.as_ref().filter(|content| content.domain.is_none())?;
+        let scope = RuleScope { is_absolute: content.path.absolute, ..scope };
+        Some(PathRule::new(content.path.glob.clone(), denies, why).scoped(scope))
+    }
+
+    /// Whether the rule is about a program that runs scripts of the project.
+    pub(super) fn runs_scripts(&self) -> bool {
+        let words = self.content.as_ref().and_then(|content| content.words.as_ref());
+        words.is_some_and(|words| words.words.first().is_some_and(|program| scripts::runs_scripts(program)))
     }
 
     /// Whether the rule is about a part of the call only.
@@ -147,38 +188,46 @@ impl Rule {
 
     /// Whether a deny or ask rule speaks of a call. Any part of the call is enough.
     pub(super) fn touches(&self, deed: &Deed<'_>) -> Hit {
-        if !self.restricts(deed) {
-            return self.touches_redirections(deed);
+        let by_name = self.restricts(deed);
+        let Some(content) = &self.content else { return if by_name { Hit::Yes } else { Hit::No } };
+        let is = |class: RuleClass| by_name || self.class.has(class);
+        let mut hit = Hit::No;
+        let mut compared = false;
+        if is(RuleClass::COMMAND) && (deed.reading.is_some() || !deed.candidates.is_empty()) {
+            compared = true;
+            hit = hit.max(content.touch_commands(deed));
         }
-        let Some(content) = &self.content else { return Hit::Yes };
-        if let Some(reading) = &deed.reading {
-            let hidden = if reading.hides() { Hit::Perhaps } else { Hit::No };
-            let Some(words) = &content.words else { return Hit::Perhaps };
-            return reading.commands.iter().map(|it| words.touch(it)).fold(hidden, Hit::max);
-        }
-        if let Some(address) = &deed.address {
-            return match (&content.domain, address) {
+        if is(RuleClass::FETCH)
+            && let Some(address) = &deed.address
+        {
+            compared = true;
+            hit = hit.max(match (&content.domain, address) {
                 (Some(domain), Address::Host(host)) if under_domain(host, domain) => Hit::Yes,
                 (Some(_), Address::Host(_)) => Hit::No,
                 _ => Hit::Perhaps,
-            };
+            });
         }
-        if deed.targets.is_empty() {
-            return Hit::Perhaps;
+        if content.domain.is_none() {
+            compared |= by_name && !deed.targets.is_empty();
+            hit = hit.max(self.touch_paths(&content.path, deed, by_name));
         }
-        let hit = deed.targets.iter().any(|target| content.path.covers(target));
-        if hit { Hit::Yes } else { Hit::No }
+        // A rule names this very tool, and nothing in the call can be compared with its content.
+        if by_name && !compared { Hit::Perhaps } else { hit }
     }
 
-    /// A rule against changing a file also stops a command line that redirects into it.
-    fn touches_redirections(&self, deed: &Deed<'_>) -> Hit {
-        let (Some(reading), Some(content)) = (&deed.reading, &self.content) else { return Hit::No };
-        if !self.tool.eq_ignore_ascii_case("edit") {
-            return Hit::No;
+    /// Whether a rule on paths speaks of a call: of its files, or of files that its command names.
+    fn touch_paths(&self, path: &PathPattern, deed: &Deed<'_>, by_name: bool) -> Hit {
+        let reads = self.class.has(RuleClass::READ);
+        let writes = reads || self.class.has(RuleClass::WRITE);
+        let covers = |targets: &[Target]| targets.iter().any(|target| path.covers(target));
+        let speaks = |access: Access| by_name || reads || writes && access == Access::Write;
+        if deed.places().any(|(target, access)| speaks(access) && path.covers(target)) {
+            return Hit::Yes;
         }
-        if deed.written().iter().any(|target| content.path.covers(target)) {
+        let Some(reading) = deed.reading.as_ref().filter(|_| writes) else { return Hit::No };
+        if covers(&deed.written()) || reads && covers(&deed.named_by_words(false)) {
             Hit::Yes
-        } else if reading.writes.contains(&None) {
+        } else if reading.writes.contains(&None) && !reads || covers(&deed.named_by_words(true)) {
             Hit::Perhaps
         } else {
             Hit::No
@@ -219,6 +268,18 @@ pub(super) fn edits_files(spec: &Spec) -> bool {
 }
 
 impl Content {
+    fn touch_commands(&self, deed: &Deed<'_>) -> Hit {
+        let Some(words) = &self.words else { return Hit::Perhaps };
+        let touch = |reading: &Reading| {
+            let hidden = if reading.hides() { Hit::Perhaps } else { Hit::No };
+            reading.commands.iter().map(|it| words.touch(it)).fold(hidden, Hit::max)
+        };
+        // Of several candidates only one will run.
+        let most = if deed.candidates.len() > 1 { Hit::Perhaps } else { Hit::Yes };
+        let candidates = deed.candidates.iter().map(|it| touch(it).min(most));
+        deed.reading.iter().map(touch).chain(candidates).max().unwrap_or(Hit::No)
+    }
+
     fn parse(content: &str) -> Self {
         let domain = content.strip_prefix("domain:").map(|it| it.trim().trim_end_matches('.').to_ascii_lowercase());
         Self { words: Words::parse(content), path: PathPattern::parse(content), domain }
@@ -256,7 +317,9 @@ impl Words {
         let known: Option<Vec<_>> = command.words.iter().map(|word| word.known()).collect();
         let Some(known) = known else { return false };
         let begins = known.len() >= self.words.len() && self.words.iter().zip(&known).all(|(rule, word)| rule == word);
-        begins && (self.open || (known.len() == self.words.len() && !command.open))
+        let is_whole = known.len() == self.words.len() && !command.open;
+        // What a prefix lets follow does not lead to another folder or manifest.
+        begins && (is_whole || self.open && !works_elsewhere(command))
     }
 
     /// Whether a deny or ask rule touches a command. The program counts without its folder, and options that stand
@@ -341,6 +404,14 @@ pub(super) fn target(workspace: &Workspace, from: Option<&Path>, path: &str) -> 
         Some(relative) => Target::Inside { relative, whole },
         None => Target::Outside(whole),
     }
+}
+
+/// The path beneath a root of a place on this machine, for looking at its links. Rules do not count here.
+pub(super) fn locate(workspace: &Workspace, whole: &Path) -> Option<SafePath> {
+    let dirs = workspace.roots().iter().filter_map(|root| Some((root, whole.strip_prefix(&root.dir).ok()?)));
+    let (root, relative) = dirs.min_by_key(|(_, rest)| rest.components().count())?;
+    let bare = Workspace::new([Root::clone(root)], PathRules::default(), workspace.reading());
+    bare.at(&root.dir, relative, Access::Read).ok()
 }
 
 /// The path without `.` and `..`, as text.

@@ -72,6 +72,7 @@ pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
         timeout: Duration::from_secs(60),
         needs: PortSet::NONE,
         profile: None,
+        access: None,
     }
 }
 

@@ -22,7 +22,10 @@ use tokio::sync::OnceCell;
 
 use self::api::Api;
 use self::program::Program;
-use crate::{Local, Spawn, sandbox::environment};
+use crate::{
+    Local, Spawn,
+    sandbox::{environment, path_rules},
+};
 
 /// What an operator decides about containers. Nothing in it comes from the model or from the project.
 #[derive(Clone, Debug)]
@@ -197,6 +200,7 @@ impl Spawn for Container {
                 command.dir
             )));
         }
+        path_rules::refuse_any(command, "a Docker container")?;
         if command.network == Network::Off && self.open {
             return Err(Error::denied(
                 "this container has a network, which cannot be turned off for one command; run it without that wish",

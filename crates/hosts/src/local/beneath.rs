@@ -200,6 +200,13 @@ impl Beneath {
         patiently(|| openat2(top, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve))
     }
 
+    /// Where a path is beneath its root once its links are resolved. Parts that do not exist stay as they are.
+    pub(super) fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        let top = self.top(path)?;
+        let walk = Walk::along(path, &top, Last::Follow).map_err(|trouble| self.explain(path, trouble))?;
+        Ok(walk.real())
+    }
+
     fn open_around(&self, path: &SafePath, top: &OwnedFd, flags: OFlags) -> Result<Opened> {
         for _ in 0..TRIES {
             let walk = Walk::along(path, top, Last::Follow).map_err(|trouble| self.explain(path, trouble))?;

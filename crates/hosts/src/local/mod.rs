@@ -115,6 +115,10 @@ impl Host for Local {
         files::stat(&self.beneath, path)
     }
 
+    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        self.beneath.real_path(path)
+    }
+
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
         let reader = files::Reader::open(&self.beneath, path)?;
         if reader.expects(span) <= SMALL {

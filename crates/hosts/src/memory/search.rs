@@ -5,7 +5,7 @@ use std::path::Path;
 use bashkit::FileSystem;
 use grep_regex::RegexMatcher;
 use helve_contract::{
-    Access, Error, FileFault, Result, SafePath,
+    Error, FileFault, Result, SafePath,
     ports::{FileHits, Find, Found, FoundFile, Grep, Kind, Matches, Noise, Order, Output},
 };
 
@@ -25,7 +25,7 @@ const EVERYTHING: Noise = Noise { ignored: true, hidden: true };
 /// A path beneath the root of the walk's start; nothing for what must not be seen.
 fn beneath<'p>(start: &SafePath, met: &'p Path) -> Option<&'p Path> {
     let relative = met.strip_prefix(&start.root().dir).ok()?;
-    start.rules().denial(relative, Access::Read).is_none().then_some(relative)
+    (relative == start.relative() || start.may_find(relative)).then_some(relative)
 }
 
 pub(super) async fn find(files: &dyn FileSystem, path: &SafePath, find: &Find) -> Result<Found> {

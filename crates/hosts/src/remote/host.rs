@@ -138,6 +138,10 @@ impl Host for RemoteHost {
         on_its_side!(self, path, stat())
     }
 
+    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        on_its_side!(self, path, real_path())
+    }
+
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
         on_its_side!(self, path, read(span))
     }

@@ -227,6 +227,10 @@ impl Host for Remote {
         asked!(self, Deed::Stat(path.into()), Answer::Stat)
     }
 
+    async fn real_path(&self, path: &SafePath) -> Result<std::path::PathBuf> {
+        asked!(self, Deed::RealPath(path.into()), Answer::RealPath)
+    }
+
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
         let part = |start: u64, len: u64| Deed::Read(path.into(), Span { start, len: len.min(wire::PART) });
         let mut chunk: Chunk = asked!(self, part(span.start, span.len), Answer::Chunk)?;

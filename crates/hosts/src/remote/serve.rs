@@ -192,6 +192,7 @@ async fn care(id: u64, mut process: Box<dyn Process>, mut queue: mpsc::Unbounded
 async fn perform(host: &dyn Host, workspace: &Workspace, deed: Deed) -> Result<Answer> {
     Ok(match deed {
         Deed::Stat(path) => Answer::Stat(host.stat(&path.check(workspace)?).await?),
+        Deed::RealPath(path) => Answer::RealPath(host.real_path(&path.check(workspace)?).await?),
         Deed::Read(path, span) => Answer::Chunk(host.read(&path.check(workspace)?, span).await?),
         Deed::Write(path, bytes, expect) => Answer::Written(host.write(&path.check(workspace)?, &bytes, expect).await?),
         Deed::Change(changes) => {

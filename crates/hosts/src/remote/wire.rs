@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Goes up with every change to a message.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// The longest frame: a chunk of a file and a little more.
 const LONGEST: u32 = 80 << 20;
 /// The largest part of a file that is asked for at once.
@@ -109,6 +109,7 @@ impl Spot {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Deed {
     Stat(Spot),
+    RealPath(Spot),
     Read(Spot, Span),
     Write(Spot, Vec<u8>, Expect),
     Change(Vec<OneChange>),
@@ -179,6 +180,7 @@ impl Program {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Stat(Stat),
+    RealPath(PathBuf),
     Chunk(Chunk),
     Written(Written),
     Nothing,

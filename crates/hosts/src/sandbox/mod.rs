@@ -9,6 +9,7 @@ mod identity;
 mod integrity;
 mod items;
 mod made;
+pub(crate) mod path_rules;
 mod placeholders;
 mod protect;
 mod protected_names;

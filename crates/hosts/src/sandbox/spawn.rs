@@ -29,6 +29,7 @@ use super::{
     environment,
     integrity::{Check, Git, Integrity},
     made::Made,
+    path_rules::PathRuleIndex,
     protect,
     protected_names::ProtectedNames,
     report::{Report, Trial},
@@ -63,6 +64,7 @@ struct Inner {
     settings: SandboxSettings,
     found: OnceLock<Found>,
     integrity: OnceLock<Arc<Integrity>>,
+    path_rules: PathRuleIndex,
 }
 
 /// What trying found out.
@@ -86,7 +88,14 @@ impl Sandbox {
         protect::check(&settings.protected_anywhere)?;
         protect::check(&settings.protected_at_home)?;
         environment::check_inherited(&settings.inherited)?;
-        Ok(Self { inner: Arc::new(Inner { settings, found: OnceLock::new(), integrity: OnceLock::new() }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                settings,
+                found: OnceLock::new(),
+                integrity: OnceLock::new(),
+                path_rules: PathRuleIndex::default(),
+            }),
+        })
     }
 
     /// The same, and the levels are tried now.
@@ -178,13 +187,17 @@ impl Inner {
         environment::check(&command.env)?;
         let argv = argv(command)?;
         let dir = start_folder(command)?;
-        let setting = Setting::of(self, found, level, command);
+        let mut setting = Setting::of(self, found, level, command);
         setting.refuse_open_vault(command)?;
+        let denied = self.path_rules.find(command.roots.iter().chain([&command.dir]))?;
+        denied.refuse_unless_enforced(level)?;
+        setting.hidden.clone_from(&denied.hidden);
         let mounts = if level >= Level::Nested {
             let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
             let SandboxSettings { protected, protected_at_home, .. } = &self.settings;
             let mut mounts = protect::mounts(writable, protected, protected_at_home, &found.view.home);
             mounts.pinned.extend(setting.above_vault());
+            denied.add_to(&mut mounts);
             mounts
         } else {
             Mounts::default()
@@ -325,6 +338,8 @@ struct Setting<'a> {
     names: Vec<(PathBuf, PathBuf)>,
     /// The folders of the vault, which the command must not see.
     vault: Vec<PathBuf>,
+    /// Files and folders that path rules hide from the command.
+    hidden: Vec<PathBuf>,
 }
 
 impl<'a> Setting<'a> {
@@ -356,6 +371,7 @@ impl<'a> Setting<'a> {
             roots,
             names: virtual_names(command.roots.iter().filter(|it| !it.is_in_vault())),
             vault,
+            hidden: Vec::new(),
         }
     }
 
@@ -613,8 +629,16 @@ impl Found {
     fn run_true(&self, settings: &SandboxSettings, level: Level) -> Result<(), String> {
         // The proxy is not needed to see whether the walls stand.
         let network = if settings.network == Net::Listed { Net::Off } else { settings.network };
-        let setting =
-            Setting { level, settings, found: self, network, roots: Vec::new(), names: Vec::new(), vault: Vec::new() };
+        let setting = Setting {
+            level,
+            settings,
+            found: self,
+            network,
+            roots: Vec::new(),
+            names: Vec::new(),
+            vault: Vec::new(),
+            hidden: Vec::new(),
+        };
         // One mount, to see whether it can be made.
         let mounts = Mounts { pinned: Vec::new(), read_only: vec!["/tmp".into()] };
         let outer = self.outer(&setting, &mounts);
@@ -662,6 +686,8 @@ impl Found {
     fn outer(&self, setting: &Setting<'_>, mounts: &Mounts) -> Outer {
         match &self.bwrap {
             Some(program) if setting.level >= Level::Nested => {
+                let mut hidden = setting.covered_vault();
+                hidden.extend(setting.hidden.iter().cloned());
                 let walls = bwrap::Walls {
                     level: setting.level,
                     view: &self.view,
@@ -672,7 +698,7 @@ impl Found {
                     scratch: setting.settings.scratch.as_deref(),
                     roots: &setting.roots,
                     names: &setting.names,
-                    hidden: &setting.covered_vault(),
+                    hidden: &hidden,
                     mounts,
                 };
                 let (args, places) = bwrap::arguments(&walls);

@@ -38,7 +38,7 @@ impl Folder {
 
     /// The same, with something forbidden in it.
     pub(crate) fn with_rule(pattern: &str, denies: Access) -> Self {
-        let rule = PathRule { glob: Glob::new(pattern), denies, why: "is protected".into() };
+        let rule = PathRule::new(Glob::new(pattern), denies, "is protected");
         let mut folder = Self::new();
         folder.rules = PathRules::new([rule]);
         folder

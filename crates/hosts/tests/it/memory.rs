@@ -299,7 +299,7 @@ fn project(name: &str) -> (PathBuf, Memory) {
     ] {
         std::os::unix::fs::symlink(to, root.join(name)).unwrap();
     }
-    let deny = PathRule { glob: Glob::new("*.pem"), denies: Access::Read, why: "it is a key".into() };
+    let deny = PathRule::new(Glob::new("*.pem"), Access::Read, "it is a key");
     let workspace = Workspace::new([Root::writable(&root)], PathRules::new([deny]), Reading::Relative);
     (top, Memory::over(Arc::new(helve_hosts::Local::new()), workspace))
 }

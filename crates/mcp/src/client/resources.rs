@@ -90,6 +90,7 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
         // Only a client with servers makes these tools.
         needs: PortSet::NONE,
         profile: None,
+        access: None,
     }
 }
 

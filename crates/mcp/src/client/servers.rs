@@ -181,6 +181,7 @@ impl Servers {
             timeout: server.settings.call.saturating_add(Duration::from_secs(5)),
             needs: PortSet::NONE,
             profile: None,
+            access: None,
         };
         let inner = self.inner.clone();
         let stranger = format!("the MCP server {}", server.settings.name);

@@ -92,6 +92,7 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
         timeout: Duration::from_secs(60),
         needs: PortSet::NONE,
         profile: None,
+        access: None,
     }
 }
 

@@ -106,7 +106,7 @@ fn a_client_that_opened_a_protected_folder_only_reaches_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
     fs::create_dir(top.join("secret")).unwrap();
-    let rule = PathRule { glob: Glob::new("secret"), denies: Access::Read, why: "is denied".into() };
+    let rule = PathRule::new(Glob::new("secret"), Access::Read, "is denied");
     let workspace = Workspace::new([Root::writable(&top)], PathRules::new([rule]), Reading::Absolute);
     let session = Arc::new(Session::new("s", workspace, Ports::new(Arc::new(NoHost))));
     let engine = Arc::new(Engine::builder(dialect()).tool(whereabouts()).build().unwrap());

@@ -109,6 +109,7 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
         timeout: Duration::MAX,
         needs: PortSet::NONE,
         profile: Some(definition.profile),
+        access: None,
     };
     let stranger = format!("the module tool {}", definition.name);
     let tool = Arc::new(Tool { settings, definition, module, audit, calls: AtomicU64::new(0) });

@@ -106,7 +106,7 @@ impl Desk {
         fs::write(dir.join("vault/v.txt"), "vault").unwrap();
         fs::write(dir.join("outside.txt"), "outside").unwrap();
         std::os::unix::fs::symlink(dir.join("outside.txt"), dir.join("shared/link")).unwrap();
-        let rule = PathRule { glob: Glob::new(".env"), denies: Access::Read, why: "is secret".into() };
+        let rule = PathRule::new(Glob::new(".env"), Access::Read, "is secret");
         let workspace = Workspace::new(
             [
                 Root::writable(dir.join("shared")).named("shared"),

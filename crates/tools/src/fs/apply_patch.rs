@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
     ports::{Change, Expect, Kind, Span, Stamp},
 };
 use schemars::JsonSchema;
@@ -60,6 +60,13 @@ impl Tool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS);
     type Output = PatchOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        // A patch that cannot be read changes nothing.
+        let ops = patch::read(&self.patch).unwrap_or_default();
+        let moved = |op: &Op| if let Act::Update { to: Some(to), .. } = &op.act { Some(to.clone()) } else { None };
+        Some(AccessRequest::writes(ops.iter().flat_map(|op| [Some(op.path.clone()), moved(op)]).flatten()))
+    }
 
     async fn run(self, call: &Call) -> Result<PatchOut> {
         let ops = patch::read(&self.patch)?;

@@ -1,6 +1,8 @@
 //! `delete`: a file, a link, or a folder with all that is in it.
 
-use helve_contract::{Call, Effects, Error, Reply, Result, Tool, ports::Kind, schemars, schemars::JsonSchema};
+use helve_contract::{
+    AccessRequest, Call, Effects, Error, Reply, Result, Tool, ports::Kind, schemars, schemars::JsonSchema,
+};
 use serde::Deserialize;
 
 use super::explain;
@@ -39,6 +41,10 @@ impl Tool for Delete {
     const NAME: &'static str = "delete";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS);
     type Output = Deleted;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::writes([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<Deleted> {
         let path = call.writable(&self.path)?;

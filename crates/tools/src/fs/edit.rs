@@ -1,7 +1,7 @@
 //! `edit`: one piece of text in a file.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
     ports::{Chunk, Expect, Span},
     schemars,
     schemars::JsonSchema,
@@ -83,6 +83,10 @@ impl Tool for Edit {
     const NAME: &'static str = "edit";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
     type Output = Edited;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::writes([&self.path]))
+    }
 
     async fn run(mut self, call: &Call) -> Result<Edited> {
         let path = call.writable(&self.path)?;

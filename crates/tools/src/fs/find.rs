@@ -1,7 +1,7 @@
 //! `find`: find files and folders by their name.
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    AccessRequest, Call, Effects, Reply, Result, Tool,
     ports::{self, Kind, Noise, Order},
 };
 use schemars::JsonSchema;
@@ -51,6 +51,10 @@ impl Tool for Find {
     const NAME: &'static str = "find";
     const EFFECTS: Effects = Effects::READS;
     type Output = FindOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
+    }
 
     async fn run(self, call: &Call) -> Result<FindOut> {
         let start = match &self.path {

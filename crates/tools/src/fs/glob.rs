@@ -1,7 +1,7 @@
 //! `glob`: find files by a pattern over their path.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
     ports::{self, Found, FoundFile, Kind, Noise},
 };
 use schemars::JsonSchema;
@@ -59,6 +59,10 @@ impl Tool for Glob {
     const NAME: &'static str = "glob";
     const EFFECTS: Effects = Effects::READS;
     type Output = Files;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([apart(self.path.as_deref(), &self.pattern).0.as_deref().unwrap_or(".")]))
+    }
 
     async fn run(self, call: &Call) -> Result<Files> {
         if self.pattern.trim().is_empty() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use helve_contract::{
-    Call, Effects, Error, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, Reply, Result, SafePath, Tool,
     ports::{self, Absence, FileHits, Hit, HitKind, Kind, Matches, Noise},
 };
 use schemars::JsonSchema;
@@ -138,6 +138,10 @@ impl Tool for Grep {
     const NAME: &'static str = "grep";
     const EFFECTS: Effects = Effects::READS;
     type Output = GrepOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
+    }
 
     async fn run(self, call: &Call) -> Result<GrepOut> {
         if self.pattern.is_empty() {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::SystemTime};
 
 use helve_contract::{
-    Call, Effects, Reply, Result, Tool,
+    AccessRequest, Call, Effects, Reply, Result, Tool,
     ports::{Glance, Glimpse, Item, Kind},
     schemars,
     schemars::JsonSchema,
@@ -56,6 +56,10 @@ impl Tool for List {
     const NAME: &'static str = "list";
     const EFFECTS: Effects = Effects::READS;
     type Output = Listing;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([self.path.as_deref().unwrap_or(".")]))
+    }
 
     async fn run(self, call: &Call) -> Result<Listing> {
         let path = match &self.path {

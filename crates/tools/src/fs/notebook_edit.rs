@@ -1,7 +1,7 @@
 //! `notebook_edit`: one cell of a Jupyter notebook.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
     ports::{Expect, Span},
     schemars,
     schemars::JsonSchema,
@@ -105,6 +105,10 @@ impl Tool for NotebookEdit {
     const NAME: &'static str = "notebook_edit";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
     type Output = CellEdited;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::writes([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<CellEdited> {
         let path = call.writable(&self.path)?;

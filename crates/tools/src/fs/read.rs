@@ -7,7 +7,7 @@ mod scan;
 use std::{fmt, num::NonZeroU64, ops::RangeInclusive, str::FromStr};
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, SafePath, Tool,
     ports::{Picture, Span},
     schemars,
     schemars::JsonSchema,
@@ -147,6 +147,10 @@ impl Tool for Read {
     const NAME: &'static str = "read";
     const EFFECTS: Effects = Effects::READS;
     type Output = ReadOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<ReadOut> {
         let path = call.readable(&self.path)?;

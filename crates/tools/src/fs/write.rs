@@ -1,7 +1,7 @@
 //! `write`: a whole file.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    AccessRequest, Call, Effects, Error, FileFault, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,10 @@ impl Tool for Write {
     const NAME: &'static str = "write";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES).and(Effects::DESTROYS);
     type Output = WriteOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::writes([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<WriteOut> {
         let path = call.writable(&self.path)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Access, Call, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
+    Access, AccessRequest, Call, CommandLine, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
     ports::{Span, Streams},
     schemars,
     schemars::JsonSchema,
@@ -45,10 +45,20 @@ impl Tool for RunTests {
     const TIMEOUT: Duration = Duration::MAX;
     type Output = Tested;
 
+    fn access(&self) -> Option<AccessRequest> {
+        let command = self.command.as_ref().filter(|it| !it.trim().is_empty());
+        Some(match command {
+            Some(command) => AccessRequest::runs(command),
+            None => {
+                AccessRequest::command(CommandLine::OneOf(COMMANDS.iter().map(|it| (*it).to_owned()).collect()), None)
+            }
+        })
+    }
+
     async fn run(self, call: &Call) -> Result<Tested> {
         let (command, runner) = match self.command.filter(|it| !it.trim().is_empty()) {
             Some(command) => (command, Runner::Unknown),
-            None => found(call).await?,
+            None => found(call).await.inspect(|(command, _)| debug_assert!(COMMANDS.contains(&command.as_str())))?,
         };
         let run = Run {
             script: command.clone(),
@@ -94,7 +104,23 @@ enum Runner {
     Unknown,
 }
 
-/// The command for what lies in the folder.
+/// Every command that is chosen by what lies in the folder.
+const COMMANDS: &[&str] = &[
+    "cargo test --no-fail-fast",
+    "go test -json ./...",
+    "pnpm test",
+    "yarn test",
+    "npm test",
+    ".venv/bin/python -m pytest -rA -p no:cacheprovider",
+    "python3 -m pytest -rA -p no:cacheprovider",
+    "./gradlew test --console=plain",
+    "gradle test --console=plain",
+    "mvn -B test",
+    "make test",
+    "just test",
+];
+
+/// The command for what lies in the folder: one of [`COMMANDS`].
 async fn found(call: &Call) -> Result<(String, Runner)> {
     let top = call.session.workspace.top(Access::Read)?;
     let names: Vec<String> = call.host().list(&top).await?.into_iter().map(|item| item.name).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helve_contract::{Call, Effects, Result, Tool};
+use helve_contract::{AccessRequest, Call, Effects, Result, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,6 +24,10 @@ impl Tool for Get {
     const EFFECTS: Effects = Effects::READS;
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = ReadOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<ReadOut> {
         super::files::check(call, &self.path)?;

@@ -1,8 +1,8 @@
 //! `attachment_save`: a file that the user sent along, into the workspace.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
-    serde_json::json,
+    AccessRequest, Call, Effects, Error, FileFault, Port, PortSet, Reply, Result, Tool, ports::Expect, schemars,
+    schemars::JsonSchema, serde_json::json,
 };
 use serde::Deserialize;
 
@@ -40,6 +40,10 @@ impl Tool for AttachmentSave {
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
     const NEEDS: PortSet = PortSet::of(&[Port::Attachments]);
     type Output = Saved;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::writes([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<Saved> {
         let path = call.writable(&self.path)?;

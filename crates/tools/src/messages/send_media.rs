@@ -1,7 +1,7 @@
 //! `send_media`: a file of the workspace to the user.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Media, Port, PortSet, Reply, Result, Tool,
+    AccessRequest, Call, Effects, Error, FileFault, Media, Port, PortSet, Reply, Result, Tool,
     ports::{Outgoing, Span},
     schemars,
     schemars::JsonSchema,
@@ -84,6 +84,10 @@ impl Tool for SendMedia {
     const EFFECTS: Effects = Effects::READS.and(Effects::NETWORK).and(Effects::SENDS);
     const NEEDS: PortSet = PortSet::of(&[Port::HomeChannel]);
     type Output = MediaSent;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest::reads([&self.path]))
+    }
 
     async fn run(self, call: &Call) -> Result<MediaSent> {
         let path = call.readable(&self.path)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
+    AccessRequest, Call, CommandLine, Effects, Error, Keep, Port, PortSet, Reply, Result, Tool,
     ports::{Signal, State, TaskId, TaskInfo, TaskOutput},
 };
 use schemars::JsonSchema;
@@ -57,6 +57,13 @@ impl Tool for Process {
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::from_secs(30);
     type Output = ProcessOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        // What a running shell is sent may be a command, so command rules read it as one.
+        let input = self.input.as_ref().filter(|_| self.action == Action::Input);
+        let line = |input: &String| AccessRequest::command(CommandLine::OneOf(vec![input.clone()]), None);
+        Some(input.map(line).unwrap_or_default())
+    }
 
     async fn run(self, call: &Call) -> Result<ProcessOut> {
         let id = TaskId(self.id);

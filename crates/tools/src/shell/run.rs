@@ -9,7 +9,8 @@ use std::{
 
 use futures::FutureExt;
 use helve_contract::{
-    Access, Call, Cut, Effects, Error, Keep, Port, PortSet, Reply, Result, Rights, Root, SafePath, Tool,
+    Access, AccessRequest, Call, CommandLine, Cut, Effects, Error, Keep, Port, PortSet, Reply, RequestedCommand,
+    Result, Rights, Root, SafePath, Tool,
     ports::{Command, Input, Kind, Level, Network, State, Streams, TaskId, TaskInfo, TaskOutput, Terminal, Until},
 };
 use schemars::JsonSchema;
@@ -122,6 +123,17 @@ impl Tool for Run {
     const NEEDS: PortSet = PortSet::of(&[Port::Commands]);
     const TIMEOUT: Duration = Duration::MAX;
     type Output = RunOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        let line = if self.argv.is_empty() {
+            CommandLine::Script(self.script.clone())
+        } else {
+            CommandLine::Words(self.argv.clone())
+        };
+        let variables = self.env.keys().cloned().collect();
+        let command = RequestedCommand { line, dir: self.dir.clone(), variables };
+        Some(AccessRequest { command: Some(command), ..AccessRequest::default() })
+    }
 
     async fn run(mut self, call: &Call) -> Result<RunOut> {
         if self.session_timeout {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use helve_contract::{
-    Access, Call, Effects, Error, FileFault, Reply, Result, Rights, Root, SafePath, Tool, Workspace,
+    Access, AccessRequest, Call, Effects, Error, FileFault, Reply, Result, Rights, Root, SafePath, Tool, Workspace,
     ports::{Expect, Span},
     schemars,
     schemars::JsonSchema,
@@ -43,6 +43,10 @@ impl Tool for CopyTo {
     const NAME: &'static str = "vault_copyto";
     const EFFECTS: Effects = Effects::READS.and(Effects::WRITES);
     type Output = Copied;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest { reads: vec![self.source_path.clone()], ..AccessRequest::writes([&self.destination_path]) })
+    }
 
     async fn run(self, call: &Call) -> Result<Copied> {
         static OPERATIONS: AtomicU64 = AtomicU64::new(0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Fence, Limit, Origin, Port, PortSet, Reply, Result, Tool,
+    AccessRequest, Call, Effects, Error, Fence, Limit, Origin, Port, PortSet, Reply, Result, Tool,
     ports::{self, Fetched, PagePart, PageStyle, Redirects, Scheme, Supply},
     schemars,
     schemars::JsonSchema,
@@ -115,6 +115,10 @@ impl Tool for Fetch {
     const NEEDS: PortSet = PortSet::of(&[Port::Web]);
     const TIMEOUT: Duration = Duration::from_secs(90);
     type Output = FetchOut;
+
+    fn access(&self) -> Option<AccessRequest> {
+        Some(AccessRequest { url: Some(self.url.clone()), ..AccessRequest::default() })
+    }
 
     async fn run(self, call: &Call) -> Result<FetchOut> {
         let Self { url, whole, question, redirects, style, scheme, supply, limit } = self;

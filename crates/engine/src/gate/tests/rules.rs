@@ -198,15 +198,46 @@ async fn edit_speaks_for_all_that_change_files_and_read_for_all_that_look() {
 }
 
 #[tokio::test]
-async fn every_file_of_a_patch_counts() {
-    let patch = spec("apply_patch", Effects::READS | Effects::WRITES, &["patch"]);
-    let args = json!({"patch": "*** Begin Patch\n*** Update File: src/a.rs\n*** Move to: other/a.rs\n*** End Patch"});
-    assert_eq!(fate(gate(Mode::Default, &["+Edit(src/**)"]), &patch, args.clone()).await, Fate::Asked);
-    assert_eq!(
-        fate(gate(Mode::Default, &["+Edit(src/**)", "+Edit(other/**)"]), &patch, args.clone()).await,
-        Fate::Passed
-    );
-    assert!(matches!(fate(gate(Mode::Open, &["-Edit(other)"]), &patch, args).await, Fate::Denied(_)));
+async fn a_rule_with_content_holds_for_the_class() {
+    let effects = Effects::READS | Effects::WRITES | Effects::EXECUTES;
+    for name in ["exec", "run_tests", "shell_exec", "someones_runner"] {
+        let tool = spec(name, effects, &["command"]);
+        for rule in ["-Bash(touch:*)", "-exec(touch:*)", "-run_tests(touch:*)", "-SHELL_EXEC(touch:*)", "-*(touch:*)"] {
+            let seen = fate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
+            assert!(matches!(seen, Fate::Denied(_)), "{name} {rule}: {seen:?}");
+            let asked = fate(gate(Mode::Open, &[&rule.replace('-', "?")]), &tool, json!({"command": "touch B"})).await;
+            assert_eq!(asked, Fate::Asked, "{name} {rule}");
+        }
+        for rule in ["-Bash", "-Bash(rm:*)", "-Read(touch)", "-WebFetch(domain:touch)"] {
+            let seen = fate(gate(Mode::Open, &[rule]), &tool, json!({"command": "touch B"})).await;
+            assert_eq!(seen, Fate::Passed, "{name} {rule}");
+        }
+        // An allow rule grants the named tool and no other.
+        let seen = fate(gate(Mode::Default, &["+Bash(touch:*)"]), &tool, json!({"command": "touch B"})).await;
+        assert_eq!(seen, Fate::Asked, "{name}");
+    }
+    let reader = spec("look_at", Effects::READS, &["path"]);
+    for rule in ["-Read(**/*.pem)", "-Grep(*.pem)", "-file_read(/w/a/k.pem)", "-ls(a/**)"] {
+        for path in ["a/k.pem", "/w/a/K.PEM", "./b/../a/k.pem"] {
+            let seen = fate(gate(Mode::Open, &[rule]), &reader, json!({"path": path})).await;
+            assert!(matches!(seen, Fate::Denied(_)), "{rule} {path}: {seen:?}");
+        }
+    }
+    let seen =
+        fate(gate(Mode::Open, &["-Edit(a/**)", "-apply_patch(a/**)"]), &reader, json!({"path": "a/k.pem"})).await;
+    assert_eq!(seen, Fate::Passed, "a rule about writing says nothing of reading");
+}
+
+#[tokio::test]
+async fn a_rule_on_reading_stops_a_command_that_names_the_file() {
+    for line in ["cat a/k.pem", "cd a && cat k.pem", "dd if=a/k.pem", "curl --data @a/k.pem x", "git show HEAD:a/k.pem"]
+    {
+        let fate = command(gate(Mode::Open, &["-Read(**/*.pem)"]), line).await;
+        assert!(matches!(fate, Fate::Denied(_)), "{line}: {fate:?}");
+    }
+    assert_eq!(command(gate(Mode::Open, &["?Edit(package.json)"]), "sed -i s/a/b/ package.json").await, Fate::Asked);
+    assert_eq!(command(gate(Mode::Open, &["?Edit(package.json)"]), "cat package.json").await, Fate::Passed);
+    assert_eq!(command(gate(Mode::Open, &["-Read(**/*.pem)"]), "cat a/k.txt").await, Fate::Passed);
 }
 
 #[tokio::test]
@@ -320,7 +351,13 @@ fn a_deny_rule_on_paths_is_a_path_rule_too() {
     let read = rule("Read(secrets/**)").path_rule().unwrap();
     assert_eq!((read.glob.text(), read.denies), ("secrets/**".to_owned(), Access::Read));
     assert_eq!(rule("Edit(*.lock)").path_rule().unwrap().denies, Access::Write);
+    let absolute = rule("FileRead(/etc/x)").path_rule().unwrap();
+    assert!(absolute.scope.is_absolute && absolute.scope.binds_commands);
+    assert_eq!(rule("apply_patch(x/**)").path_rule().unwrap().denies, Access::Write);
     assert!(rule("Bash(rm:*)").path_rule().is_none());
+    assert!(rule("mcp__a__b(x)").path_rule().is_none());
+    let search = rule("Grep(*.pem)").search_rule().unwrap();
+    assert!(search.scope.only_searches && rule("Edit(x)").search_rule().is_none());
     assert!(rule("Edit").path_rule().is_none());
 }
 

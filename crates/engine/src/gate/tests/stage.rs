@@ -81,6 +81,7 @@ pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
         timeout: Duration::from_secs(1),
         needs: PortSet::NONE,
         profile: None,
+        access: None,
     }
 }
 

@@ -61,7 +61,8 @@ impl<'a> Start<'a> {
         if is_temporary(&bytes[memchr::memrchr(b'/', bytes).map_or(0, |at| at + 1)..]) {
             return None;
         }
-        let denied = self.ruled && self.path.rules().denial(relative, Access::Read).is_some();
+        // Whoever starts at a file named it; what is met beneath a folder was found.
+        let denied = self.ruled && relative != self.real && !self.path.may_find(relative);
         (!denied).then_some(relative)
     }
 }

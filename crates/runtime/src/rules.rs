@@ -1,0 +1,112 @@
+//! The rules of the settings: read, checked against the names of tools, and handed to the gate and to the hosts.
+
+use helve_contract::{Access, Glob, PathRule, PatternPurpose, RuleScope, name_matches, nearest};
+use helve_engine::{CLASS_NAMES, Dialect, Rule, RuleClass};
+
+use crate::{config::Settings, fault::Fault};
+
+/// The rules of `[approval]`.
+pub struct ApprovalRules {
+    /// What needs no question.
+    pub allow: Vec<Rule>,
+    /// What is always asked.
+    pub ask: Vec<Rule>,
+    /// What never runs.
+    pub deny: Vec<Rule>,
+}
+
+impl ApprovalRules {
+    /// Reads the rules. A rule that is malformed, or whose name no tool can have here, is an error.
+    pub fn read(settings: &Settings) -> Result<Self, Fault> {
+        let approval = &settings.config.approval;
+        let read = |key: &str, list: &[String]| -> Result<Vec<Rule>, Fault> {
+            list.iter().map(|text| parse(settings, key, text)).collect()
+        };
+        Ok(Self {
+            allow: read("approval.allow", &approval.allow)?,
+            ask: read("approval.ask", &approval.ask)?,
+            deny: read("approval.deny", &approval.deny)?,
+        })
+    }
+
+    /// The rules about tools that a dialect does not have. They hold as soon as such a tool is there.
+    pub fn absent(&self, dialect: &Dialect) -> Vec<&str> {
+        let is_there = |rule: &&Rule| {
+            let purpose = PatternPurpose::Restrict;
+            dialect.tools.iter().any(|entry| entry.spec.is_covered_by(rule.tool(), purpose))
+                || dialect.external.iter().any(|row| name_matches(rule.tool(), row.name, purpose))
+        };
+        let restricting = self.ask.iter().chain(&self.deny).filter(|rule| !rule.has_class());
+        restricting.chain(&self.allow).filter(|rule| !is_there(rule)).map(Rule::text).collect()
+    }
+
+    /// The rules about paths, as hosts hold to them: for file tools, and by mounts for commands.
+    pub fn path_rules(&self) -> impl Iterator<Item = PathRule> {
+        let denied = self.deny.iter().filter_map(Rule::path_rule);
+        denied.chain(self.ask.iter().filter_map(Rule::search_rule))
+    }
+}
+
+/// `paths.deny_read` and `paths.deny_write` as path rules.
+pub fn denied_paths(settings: &Settings) -> impl Iterator<Item = PathRule> {
+    let paths = &settings.config.paths;
+    let scope = RuleScope { binds_commands: true, ..RuleScope::default() };
+    let rule =
+        move |denies, why: &'static str| move |text: &String| PathRule::new(Glob::new(text), denies, why).scoped(scope);
+    let reads = rule(Access::Read, "may not be read here; go on without it, or ask the user");
+    let writes = rule(Access::Write, "may not be changed here; ask the user to change it");
+    paths.deny_read.iter().map(reads).chain(paths.deny_write.iter().map(writes))
+}
+
+fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, Fault> {
+    let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
+    match unknown_name(settings, rule.tool()) {
+        None => Ok(rule),
+        Some(why) => Err(Fault::usage(format!("{key}: `{text}`: {why}. Fix or remove the rule"))),
+    }
+}
+
+/// Why no tool can have this name here, if none can.
+fn unknown_name(settings: &Settings, name: &str) -> Option<String> {
+    let covers = |known: &str| name_matches(name, known, PatternPurpose::Restrict);
+    // Most rules name a tool of a class; the tables of all dialects need not be built for them.
+    if RuleClass::of_name(name) != RuleClass::NONE || CLASS_NAMES.iter().any(|known| covers(known)) {
+        return None;
+    }
+    let config = &settings.config;
+    if let Some(rest) = name.strip_prefix("mcp__") {
+        let server = rest.split_once("__").map_or(rest, |(server, _)| server);
+        let known =
+            |server: &str| config.mcp.servers.keys().any(|it| name_matches(server, it, PatternPurpose::Restrict));
+        let is_pattern = server.contains('*');
+        return (!is_pattern && !known(server)).then(|| {
+            let near = nearest(server, config.mcp.servers.keys().map(String::as_str));
+            format!("no MCP server `{server}` is configured{}", suggestion(&near))
+        });
+    }
+    // The names of their tools are known only when they run.
+    if config.all_plugins().next().is_some() || !config.wasm.is_empty() {
+        return None;
+    }
+    let dialects = helve_dialects::all();
+    let names: Vec<&str> = dialects
+        .iter()
+        .flat_map(|dialect| {
+            let rows = dialect
+                .tools
+                .iter()
+                .flat_map(|entry| std::iter::once(&entry.spec.name).chain(&entry.spec.aliases).map(String::as_str));
+            rows.chain(dialect.external.iter().map(|row| row.name))
+        })
+        .chain(CLASS_NAMES.iter().copied())
+        .collect();
+    if names.iter().any(|known| covers(known)) {
+        return None;
+    }
+    let near = nearest(name, names);
+    Some(format!("no tool of any dialect, MCP server or plugin has the name `{name}`{}", suggestion(&near)))
+}
+
+fn suggestion(near: &[&str]) -> String {
+    near.first().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
