@@ -8,6 +8,7 @@ mod layers;
 mod limits;
 mod pages;
 mod ports;
+mod rule_matrix;
 mod scenarios;
 mod shelf;
 mod tables;

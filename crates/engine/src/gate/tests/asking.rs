@@ -23,7 +23,7 @@ async fn a_question_shows_what_will_really_run() {
     assert_eq!(question.commands, ["echo hi", "timeout 5 rm x '\\u{202e}'", "rm x '\\u{202e}'"]);
     assert_eq!(question.folder.as_deref(), Some("/w"));
     assert_eq!(question.why, "the command may change things");
-    assert_eq!(question.grant, "`rm x '\\u{202e}'` exactly");
+    assert_eq!(question.grant, "`rm x '\\u{202e}'` exactly, in /w");
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_yes_for_the_session_covers_the_like_and_no_more() {
     let clerk = Clerk::who_says(Answer::Session);
     let gate = Gate::new(Mode::Default).approver(clerk.clone());
     gate.pass(&bash(), &run("git diff --stat && rm a"), &call()).await.unwrap();
-    assert_eq!(clerk.last().grant, "`git diff` with any names, and the options --stat, `rm a` exactly");
+    assert_eq!(clerk.last().grant, "`git diff` with any names, and the options --stat, `rm a` exactly, in /w");
     let mut asked = Vec::new();
     for line in [
         "git diff",
