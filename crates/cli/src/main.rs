@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use helve_config::{self as config, state};
 use helve_runtime::{
-    fault, hosts, knobs, notify, outside, print, remark, say, schedules, setup, shell, talk, undo, workshop,
+    fault, hosts, knobs, notify, outside, print, remark, rules, say, schedules, setup, shell, talk, undo, workshop,
 };
 
 const EXAMPLES: &str = "\

@@ -17,6 +17,7 @@ mod model;
 mod outside;
 mod pages;
 mod reference;
+mod rules;
 mod running;
 mod scheduling;
 mod serve;

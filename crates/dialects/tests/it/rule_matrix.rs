@@ -401,6 +401,11 @@ async fn a_path_rule_holds_for_every_tool_in_every_dialect() {
                             if spelling.contains("link") && removes(entry, slot) {
                                 continue;
                             }
+                            // All spellings with all deny rules; the rest of the product with those that differ most.
+                            let is_short = sign == Sign::Ask || slot.form.name != "plain";
+                            if is_short && !["plain", "up and down", "case", "link"].contains(&spelling) {
+                                continue;
+                            }
                             let before = ground.tree();
                             let reply = run(&engine, &session, entry, slot, &path).await;
                             let told = format!(
@@ -595,18 +600,18 @@ async fn an_allow_rule_covers_no_other_file_of_a_patch_and_no_link() {
 async fn a_folder_named_b_is_itself() {
     let ground = Ground::new();
     let solo = all().into_iter().find(|it| it.name == "solo").unwrap();
-    for (sign, rule, mode) in [(Sign::Deny, "Edit(b/**)", Mode::Open), (Sign::Allow, "Edit(x)", Mode::Default)] {
-        fs::create_dir_all(ground.root().join("b")).unwrap();
-        fs::write(ground.root().join("b/x"), "orig\n").unwrap();
+    for (sign, rule, mode) in [(Sign::Deny, "Edit(b/**)", Mode::Open), (Sign::Allow, "Edit(src/**)", Mode::Default)] {
+        fs::create_dir_all(ground.root().join("b/src")).unwrap();
+        fs::write(ground.root().join("b/src/x"), "orig\n").unwrap();
         let (engine, session) = ground.open(solo.clone(), mode, &[(sign, rule)]);
         for patch in [
-            "--- b/x\n+++ b/x\n@@ -1 +1 @@\n-orig\n+EVIL\n",
-            "--- a/b/x\n+++ b/b/x\n@@ -1 +1 @@\n-orig\n+EVIL\n",
-            "*** Begin Patch\n*** Update File: b/x\n@@\n-orig\n+EVIL\n*** End Patch",
+            "--- b/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-orig\n+EVIL\n",
+            "--- a/b/src/x\n+++ b/b/src/x\n@@ -1 +1 @@\n-orig\n+EVIL\n",
+            "*** Begin Patch\n*** Update File: b/src/x\n@@\n-orig\n+EVIL\n*** End Patch",
         ] {
             let reply = engine.run("apply_patch", json!({ "patch": patch }), Call::new("1", session.clone())).await;
             assert!(reply.is_error, "{rule} {patch}: {}", reply.text);
-            assert_eq!(fs::read_to_string(ground.root().join("b/x")).unwrap(), "orig\n");
+            assert_eq!(fs::read_to_string(ground.root().join("b/src/x")).unwrap(), "orig\n");
         }
         ground.reset();
     }

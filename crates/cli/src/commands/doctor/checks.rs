@@ -12,6 +12,7 @@ use super::Check;
 use crate::{
     config::{HostKind, Settings, Standing, TaintPolicy},
     hosts::{self, HostReport},
+    rules::ApprovalRules,
     setup, shell, state,
 };
 
@@ -29,7 +30,29 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.extend(files(settings));
     checks.push(protected());
     checks.push(strangers(settings));
+    checks.extend(rules(settings));
     checks
+}
+
+/// Whether the rules can be read, and which of them are about tools that are not there now.
+fn rules(settings: &Settings) -> Option<Check> {
+    let approval = &settings.config.approval;
+    let count = approval.allow.len() + approval.ask.len() + approval.deny.len();
+    if count == 0 {
+        return None;
+    }
+    let read = match ApprovalRules::read(settings) {
+        Ok(read) => read,
+        Err(why) => return Some(Check::broken("rules", why.to_string(), "fix the rules under [approval]")),
+    };
+    let dialect = helve_dialects::by_name(settings.dialect())?;
+    let absent = read.absent(&dialect);
+    if absent.is_empty() {
+        return Some(Check::good("rules", format!("{count} rules are in force")));
+    }
+    let text =
+        format!("{count} rules are in force; no tool of {} has the name of: {}", dialect.name, absent.join(", "));
+    Some(Check::weak("rules", text, "they hold as soon as an MCP server, a plugin or another dialect brings the tool"))
 }
 
 /// What holds after words of a stranger, and what may not leave.
