@@ -1,108 +1,39 @@
-//! Whether a command line only looks. It spares a question; it is never the reason to leave a wall away.
+//! Whether a command line only looks. It spares a question; it never loosens the sandbox.
 
-use super::parse::{Layer, Reading, Simple};
+use super::{
+    parse::{Layer, Reading, Simple},
+    read_only::{git_only_prints, is_read_only},
+};
 
-/// Whether every command of the line is known to change nothing, with these very arguments.
+/// Whether every command of the line is known to change nothing, with these very arguments, and none stays behind.
 pub(crate) fn line_only_looks(reading: &Reading) -> bool {
-    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
-    reading.is_clear() && reading.commands.iter().all(|command| only_looks(command) || goes(command))
+    passes(reading, |_| false)
 }
 
 /// The same, and `git log` and the like count too. A repository's own settings can make Git run programs, so this is not
 /// enough to leave a question out where a person decides; in plan mode the sandbox holds what Git runs.
 pub(crate) fn line_only_reads(reading: &Reading) -> bool {
-    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
-    let reads =
-        |command: &Simple| command.layer == Layer::Program && command.argv().is_some_and(|argv| git_reads(&argv));
-    reading.is_clear() && reading.commands.iter().all(|it| only_looks(it) || goes(it) || reads(it))
+    passes(reading, |command| {
+        command.layer == Layer::Program && command.argv().is_some_and(|argv| git_only_prints(&argv))
+    })
 }
 
-/// Whether these words are a Git command that only prints what is in the repository.
-fn git_reads(argv: &[&str]) -> bool {
-    let ["git", rest @ ..] = argv else { return false };
-    let rest = match rest {
-        ["--no-pager", rest @ ..] | ["-C", _, rest @ ..] => rest,
-        rest => rest,
-    };
-    let [subcommand, args @ ..] = rest else { return false };
-    let writes = ["--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--edit"];
-    if args.iter().any(|it| writes.iter().any(|bad| it.starts_with(bad)) || has_short(it, 'O')) {
-        return false;
-    }
-    let options_only = || args.iter().all(|it| it.starts_with('-'));
-    match *subcommand {
-        "log" | "show" | "diff" | "status" | "blame" | "shortlog" | "describe" | "rev-parse" | "rev-list"
-        | "ls-files" | "ls-tree" | "cat-file" | "grep" | "merge-base" | "name-rev" | "diff-tree" | "--version" => true,
-        "branch" | "tag" | "remote" => {
-            let lists = ["-a", "-r", "-v", "-vv", "-l", "--all", "--list", "--show-current", "--verbose", "--remotes"];
-            options_only() && args.iter().all(|it| lists.contains(it))
-        }
-        "stash" | "worktree" => args == ["list"],
-        _ => false,
-    }
+fn passes(reading: &Reading, also: impl Fn(&Simple) -> bool) -> bool {
+    let goes = |command: &Simple| command.argv().is_some_and(|argv| matches!(argv.as_slice(), ["cd", _]));
+    let looks = |command: &Simple| only_looks(command) || goes(command) || also(command);
+    reading.is_clear() && !reading.background && reading.commands.iter().all(looks)
 }
 
 /// Whether this command is known to change nothing, for itself or for the commands after it. Git is not: a repository's
 /// own settings can run programs. `cd` is not: the same command elsewhere can be another.
 pub(crate) fn only_looks(command: &Simple) -> bool {
     let Some(argv) = command.argv() else { return false };
-    let [program, args @ ..] = argv.as_slice() else { return false };
-    if command.layer == Layer::Carrier {
-        return false;
+    match command.layer {
+        Layer::Program => is_read_only(&argv),
+        // What these run is judged by itself. `nohup` writes a file where standard output is a terminal.
+        Layer::Wrapper => matches!(argv.first(), Some(&("timeout" | "nice"))),
+        Layer::Carrier => false,
     }
-    let words = || args.iter().copied();
-    match *program {
-        // What these run is judged by itself. Other wrappers are not worth a rule here.
-        "timeout" | "nice" | "nohup" => command.layer == Layer::Wrapper,
-        "ls" | "cat" | "head" | "tail" | "wc" | "pwd" | "echo" | "stat" | "which" | "whoami" | "uname" | "id"
-        | "grep" | "cut" | "tr" | "cmp" | "basename" | "dirname" | "realpath" | "true" | "false" => true,
-        "printf" => !words().any(|it| it.starts_with("-v")),
-        "date" => words().all(|it| it.starts_with('+') || matches!(it, "-u" | "--utc" | "-R" | "-I" | "-Iseconds")),
-        "file" => words()
-            .all(|it| !it.starts_with('-') || matches!(it, "-b" | "-i" | "-L" | "--brief" | "--mime" | "--mime-type")),
-        "diff" => !words().any(|it| has_short(it, 'l') || it.starts_with("--pag")),
-        // The second name is where it writes.
-        "uniq" => words().all(|it| !it.starts_with("--")) && words().filter(|it| !it.starts_with('-')).count() <= 1,
-        "rg" => !words().any(|it| {
-            has_short(it, 'z') || ["--pre", "--search-zip", "--hostname-bin"].iter().any(|bad| it.starts_with(bad))
-        }),
-        "sort" => sorts(args),
-        "find" => !words().any(changes_files),
-        "sed" => prints_lines(args),
-        _ => false,
-    }
-}
-
-/// Whether a word is a cluster of short options with this one in it. A value that looks so counts too: better asked.
-fn has_short(word: &str, option: char) -> bool {
-    word.starts_with('-') && !word.starts_with("--") && word.contains(option)
-}
-
-fn changes_files(word: &str) -> bool {
-    let begins = ["-exec", "-ok", "-delete", "-fls", "-fprint"];
-    begins.iter().any(|bad| word.starts_with(bad))
-}
-
-/// `sort` with nothing but options of order.
-fn sorts(args: &[&str]) -> bool {
-    let long = ["--reverse", "--unique", "--numeric-sort", "--human-numeric-sort", "--version-sort", "--ignore-case"];
-    args.iter().all(|word| match word.strip_prefix('-') {
-        None | Some("" | "-") => true,
-        Some(_) if word.starts_with("--") => long.contains(word),
-        Some(cluster) if cluster.starts_with(['k', 't']) => true,
-        Some(cluster) => cluster.chars().all(|it| "bdfghiMnRrsuVz".contains(it)),
-    })
-}
-
-/// `sed -n '3,9p' file …` and no other.
-fn prints_lines(args: &[&str]) -> bool {
-    let ["-n", script, files @ ..] = args else { return false };
-    let number = |text: &str| text == "$" || (!text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()));
-    let lines = script.strip_suffix('p').is_some_and(|range| match range.split_once(',') {
-        Some((first, last)) => number(first) && number(last),
-        None => number(range),
-    });
-    lines && !files.iter().any(|file| file.starts_with('-'))
 }
 
 #[cfg(test)]
@@ -127,6 +58,13 @@ mod tests {
             "rg -n foo src",
             "sed -n 1,20p f",
             "sed -n '$p' f",
+            "printf '%5d %s\\n' 1 a",
+            "uniq -c f",
+            "uniq -f 1 -- f",
+            "find . \\( -name a -o -name -b \\) -print",
+            "grep -rn --include=a -e x -A2 src",
+            "tail -n +5 f; head -5 f",
+            "date -d yesterday +%s",
             "sort -rn f | uniq -c",
             "date +%s",
             "diff -u a b",
@@ -146,6 +84,8 @@ mod tests {
             "git --no-pager diff HEAD~1 | head",
             "git branch -a",
             "git stash list",
+            "git config --get user.name",
+            "git log -- --output",
         ] {
             assert!(reads(command) && !looks(command), "{command}");
         }
@@ -157,6 +97,14 @@ mod tests {
             "git tag v1",
             "git diff --output=a",
             "git diff --ext-diff",
+            "git diff --outpu=a",
+            "git log --ext",
+            "git show --textc",
+            "git cat-file --filters HEAD:a",
+            "git grep --open x",
+            "git config a b",
+            "git config --unset a",
+            "git status &",
             "git grep -Oless x",
             "git -c core.pager=x log",
             "git log > a",
@@ -191,6 +139,32 @@ mod tests {
             "sort -ro P f",
             "sort --compress-program=./h f",
             "uniq a P",
+            "uniq - P",
+            "uniq -c - P",
+            "uniq -- - P",
+            "uniq -f 1 a P",
+            "printf %n PATH",
+            "printf %5n PATH",
+            "printf -- 'a%-n' PATH",
+            "printf '%(%s)T' 1",
+            "sort --outpu P f",
+            "sort -T . f",
+            "sort -S 1 f",
+            "rg --pre=./h x",
+            "file -p f",
+            "tail -f f",
+            "ls &",
+            "sleep 5 & ls",
+            "nohup ls",
+            "df --sync",
+            "find . -files0-from P",
+            "read PATH < f",
+            "mapfile PATH < f",
+            "getopts a PATH",
+            "umask 0",
+            "ls --unknown",
+            "LD_PRELOAD=./h ls",
+            "GIT_PAGER=./h cat f",
             "printf -v x y",
             "date -s 12:00",
             "date 010100002020",

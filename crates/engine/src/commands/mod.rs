@@ -7,6 +7,7 @@ mod lex;
 mod names;
 mod parse;
 mod peel;
+mod read_only;
 mod shown;
 
 pub(crate) use lex::commands as plain_words;
@@ -19,5 +20,7 @@ pub(crate) use {
     shown::{show_command, visible},
 };
 
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 mod properties;

@@ -39,6 +39,8 @@ pub(crate) struct Reading {
     pub(crate) moves: Vec<String>,
     /// Operators, redirections, substitutions and structures, as written.
     pub(crate) operators: Vec<String>,
+    /// Whether a command runs in the background (`&`).
+    pub(crate) background: bool,
 }
 
 /// One simple command.
@@ -522,6 +524,7 @@ impl<'a> Walk<'a> {
     }
 
     fn token(&mut self, node: Node<'_>) {
+        self.reading.background |= node.kind() == "&";
         if matches!(node.kind(), "&&" | "||" | ";" | "|" | "|&" | "&" | ";;" | "\n" | "!") {
             self.operator(node);
         }

@@ -3,6 +3,7 @@
 use super::{
     lex,
     parse::{Layer, Word},
+    read_only::printf_only_prints,
 };
 
 /// What a command runs in turn.
@@ -102,8 +103,9 @@ const WRAPPERS: &[Wrapper] = &[
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
 
 /// Builtins after which a name may run something else, or that run text nobody sees.
-const CHANGES_NAMES: &[&str] =
-    &["alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "fc", "unalias", "unset", "set"];
+const CHANGES_NAMES: &[&str] = &[
+    "alias", "hash", "enable", "source", ".", "shopt", "bind", "complete", "compgen", "fc", "unalias", "unset", "set",
+];
 
 /// Builtins that evaluate a subscript or arithmetic inside their arguments, even quoted ones.
 const EVALUATES: &[&str] = &[
@@ -220,9 +222,7 @@ pub(super) fn peel(words: &[Word], open: bool) -> Peeled {
         "script" => option_c(&mut peeled, rest),
         "flock" => locked(&mut peeled, rest, open),
         "parallel" => paralleled(&mut peeled, rest),
-        "printf" if rest.iter().filter_map(Word::known).any(|word| word.starts_with("-v")) => {
-            evaluated(&mut peeled, rest, name);
-        }
+        "printf" if sets_variable(rest) => evaluated(&mut peeled, rest, name),
         _ if SHELLS.contains(&name) => shell(&mut peeled, rest, open),
         _ if EVALUATES.contains(&name) => evaluated(&mut peeled, rest, name),
         _ if CHANGES_NAMES.contains(&name) => {
@@ -246,6 +246,12 @@ fn script(peeled: &mut Peeled, words: &[Word], open: bool, who: &str) {
         Some(words) if !open => peeled.scripts.push(words.join(" ")),
         _ => peeled.doubts.push((true, format!("what `{who}` runs is known only when it runs"))),
     }
+}
+
+/// Whether `printf` may set a variable: `-v NAME`, or `%n` in its format. A format that is made at run time may.
+fn sets_variable(rest: &[Word]) -> bool {
+    let words: Vec<_> = rest.iter().map(|word| word.known().unwrap_or("%n")).collect();
+    !words.is_empty() && !printf_only_prints(&words)
 }
 
 fn evaluated(peeled: &mut Peeled, rest: &[Word], name: &str) {
