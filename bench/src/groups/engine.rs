@@ -122,6 +122,7 @@ fn noop(number: usize) -> Entry {
         profile: None,
         access: None,
         rule_names: Vec::new(),
+        annotations: None,
         name: format!("noop_{number}"),
         aliases: Vec::new(),
         description: "Does nothing.".to_owned(),

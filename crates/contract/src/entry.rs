@@ -8,8 +8,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AccessFn, AccessRequest, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result, Tier,
-    Tool,
+    AccessFn, AccessRequest, Annotations, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result,
+    Tier, Tool,
     names::{name_matches, underscored},
 };
 
@@ -40,6 +40,8 @@ pub struct Spec {
     pub profile: Option<Profile>,
     /// Reads from arguments what a call would use; `None` for a tool known only at run time.
     pub access: Option<AccessFn>,
+    /// The MCP annotations of a tool from outside. `None`: they follow from the effects.
+    pub annotations: Option<Annotations>,
 }
 
 impl Spec {
@@ -47,6 +49,12 @@ impl Spec {
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         Some(self.description.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// The hints that MCP clients get. The gate does not use them.
+    #[must_use]
+    pub fn annotations(&self) -> Annotations {
+        self.annotations.unwrap_or(self.effects.annotations())
     }
 
     /// How much a call can change.
@@ -136,6 +144,7 @@ impl Entry {
             name: name.to_owned(),
             aliases: Vec::new(),
             rule_names: Vec::new(),
+            annotations: None,
             description,
             schema,
             output: None,

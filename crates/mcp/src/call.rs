@@ -35,7 +35,7 @@ pub(crate) fn list<'a>(specs: impl Iterator<Item = &'a Spec>) -> String {
             description: &spec.description,
             input_schema: object(&spec.schema),
             output_schema: shape(spec),
-            annotations: spec.effects.annotations(),
+            annotations: spec.annotations(),
         })
         .collect();
     serde_json::to_string(&tools).unwrap_or_else(|_| "[]".into())

@@ -15,7 +15,7 @@ pub mod wasm;
 use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
-    Effects, Entry, PortSet, Result, SafePath, Spec,
+    Annotations, Effects, Entry, PortSet, Result, SafePath, Spec,
     ports::{Environment, Host},
 };
 
@@ -105,6 +105,8 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
             needs: PortSet::NONE,
             profile: None,
             access: None,
+            // A plugin does not say what its tools destroy, so clients are told the graver.
+            annotations: Some(Annotations { destructive_hint: !effects.is_read_only(), ..effects.annotations() }),
         };
         let stranger = format!("the plugin tool {name}");
         let plugin = plugin.clone();

@@ -150,6 +150,7 @@ fn spec(name: &str, effects: Effects) -> Spec {
         name: name.to_owned(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
+        annotations: None,
         description: format!("{name}s something"),
         schema: json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] }),
         output: None,

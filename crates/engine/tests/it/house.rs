@@ -64,6 +64,7 @@ pub(crate) fn spec(name: &str, effects: Effects, schema: Value) -> Spec {
         name: name.into(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
+        annotations: None,
         description: String::new(),
         schema,
         output: None,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use helve_contract::Annotations;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -25,6 +26,7 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
+    pub(crate) annotations: Annotations,
     /// What the whole definition comes to; another definition has another one.
     pub(crate) print: String,
 }
@@ -47,8 +49,20 @@ impl Definition {
             name: name::plain(server, tool),
             description: text::clean(described, DESCRIPTION),
             schema: schema(&told["inputSchema"])?,
+            annotations: annotations(&told["annotations"]),
             print: print(&[told["name"].clone(), told["description"].clone(), told["inputSchema"].clone()]),
         })
+    }
+}
+
+/// The server's own hints. A hint that is missing or no boolean has the protocol's default, which is the graver one.
+fn annotations(told: &Value) -> Annotations {
+    let hint = |name: &str, default: bool| told[name].as_bool().unwrap_or(default);
+    Annotations {
+        read_only_hint: hint("readOnlyHint", false),
+        destructive_hint: hint("destructiveHint", true),
+        idempotent_hint: hint("idempotentHint", false),
+        open_world_hint: hint("openWorldHint", true),
     }
 }
 
@@ -250,6 +264,21 @@ mod tests {
             seen.schema,
             json!({ "properties": { "p": { "type": "string", "description": "ab" } }, "type": "object" })
         );
+    }
+
+    #[test]
+    fn hints_of_a_server_are_never_weakened() {
+        let hints = |told: Value| {
+            let told = json!({ "name": "t", "annotations": told });
+            let seen = Definition::read("s", &told).unwrap().annotations;
+            [seen.read_only_hint, seen.destructive_hint, seen.idempotent_hint, seen.open_world_hint]
+        };
+        for unclear in [json!(null), json!({}), json!({ "destructiveHint": "false", "readOnlyHint": 1 }), json!([1])] {
+            assert_eq!(hints(unclear), [false, true, false, true]);
+        }
+        assert_eq!(hints(json!({ "destructiveHint": true, "readOnlyHint": true })), [true, true, false, true]);
+        assert_eq!(hints(json!({ "readOnlyHint": true, "openWorldHint": false })), [true, true, false, false]);
+        assert_eq!(hints(json!({ "destructiveHint": false, "idempotentHint": true })), [false, false, true, true]);
     }
 
     #[test]

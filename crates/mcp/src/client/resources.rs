@@ -81,6 +81,7 @@ fn spec(name: &str, description: &str, schema: Value, effects: Effects) -> Spec 
         name: name.into(),
         aliases: vec![format!("{name}Tool")],
         rule_names: Vec::new(),
+        annotations: None,
         description: description.into(),
         schema,
         output: None,

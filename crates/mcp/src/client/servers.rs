@@ -174,7 +174,8 @@ impl Servers {
             description: tool.description.clone(),
             schema: tool.schema.clone(),
             output: None,
-            // What a server says about its tools does not count here.
+            // What a server says about its tools does not count at the gate; clients get it as it stands.
+            annotations: Some(tool.annotations),
             effects: Effects::READS.and(Effects::WRITES).and(Effects::NETWORK),
             tier: None,
             // The call keeps the clock itself, so that the server is told; this is for the case that it cannot.

@@ -84,6 +84,7 @@ pub(crate) fn spec(name: &str, description: &str, schema: &Value, effects: Effec
         name: name.into(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
+        annotations: None,
         description: description.into(),
         schema: schema.clone(),
         output: None,

@@ -83,6 +83,18 @@ async fn tools_appear_under_the_name_of_their_server() {
 }
 
 #[tokio::test]
+async fn hints_of_a_server_reach_clients_as_grave_as_they_were() {
+    let bench = Bench::new().await;
+    let specs: Vec<_> = bench.servers.entries().into_iter().map(|it| it.spec).collect();
+    let hints = |name: &str| {
+        let hints = specs.iter().find(|it| it.name == name).unwrap().annotations();
+        (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
+    };
+    assert_eq!(hints("mcp__fake__echo"), (true, true, true));
+    assert_eq!(hints("mcp__fake__fail"), (false, true, true));
+}
+
+#[tokio::test]
 async fn a_tool_that_cannot_be_taken_is_told() {
     let bench = Bench::new().await;
     let left: Vec<_> = bench.servers.left_out().into_iter().map(|it| (it.tool, it.why)).collect();

@@ -100,6 +100,7 @@ pub(super) fn entry(settings: Settings, definition: Definition, module: Compiled
         name: definition.name.clone(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
+        annotations: None,
         description: definition.description.clone(),
         schema: definition.parameters.clone(),
         output: None,

@@ -73,6 +73,7 @@ pub(super) fn spec(name: &str, effects: Effects, fields: &[&str]) -> Spec {
         name: name.to_owned(),
         aliases: Vec::new(),
         rule_names: Vec::new(),
+        annotations: None,
         description: String::new(),
         schema: json!({"type": "object", "properties": properties}),
         output: None,
