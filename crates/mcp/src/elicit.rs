@@ -183,17 +183,41 @@ impl Approver for ElicitApprover {
     }
 }
 
-/// The question as a form with one choice. Nothing is chosen beforehand.
-fn form(question: &Question) -> Value {
+/// The longest message of a form, in characters.
+const MAX_MESSAGE: usize = 20_000;
+
+/// What a form says about a question. A message that is too long is marked with what is left out.
+fn message(question: &Question) -> String {
     let mut message = format!("Allow {}?\n{}\n{}", question.tool, question.summary, question.why);
     if let Some(folder) = &question.folder {
         message.push_str(&format!("\nIn {folder}"));
     }
+    for command in question.commands.iter().filter(|it| **it != question.summary) {
+        message.push_str(&format!("\nRuns: {command}"));
+    }
+    for argument in &question.arguments {
+        message.push_str(&format!("\n{}: {}", argument.name, argument.text));
+    }
     if let Some(diff) = &question.diff {
         message.push_str(&format!("\n{diff}"));
     }
+    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+        let more = message[end..].chars().count();
+        message.truncate(end);
+        message.push_str(&format!("… {more} more characters. The whole text is in the arguments of this call."));
+    }
+    if !question.rules.is_empty() {
+        let broader = question.broader.as_deref().unwrap_or_default();
+        let rules = question.rules.join(", ");
+        message.push_str(&format!("\nTo allow it from now on, add {rules} to approval.allow. {broader}"));
+    }
+    message
+}
+
+/// The question as a form with one choice. Nothing is chosen beforehand.
+fn form(question: &Question) -> Value {
     json!({
-        "message": message,
+        "message": message(question),
         "requestedSchema": {
             "type": "object",
             "properties": {
@@ -238,6 +262,37 @@ mod tests {
         ] {
             assert!(matches!(decided(no), Answer::Deny(_)));
         }
+    }
+
+    fn question(summary: &str, diff: &str) -> Question {
+        Question {
+            tool: "Bash".into(),
+            summary: summary.into(),
+            commands: vec!["rm x".into()],
+            paths: Vec::new(),
+            diff: Some(diff.into()),
+            arguments: vec![helve_engine::Argument { name: "env.A".into(), text: "b".into() }],
+            folder: Some("/w".into()),
+            why: "it may change things".into(),
+            grant: "`rm x` exactly".into(),
+            rules: vec!["Bash(rm x)".into()],
+            broader: Some("Bash(rm:*) would allow more.".into()),
+            effects: helve_contract::Effects::UNKNOWN,
+        }
+    }
+
+    #[test]
+    fn a_form_shows_everything_or_marks_what_it_leaves_out() {
+        let text = message(&question("sh -c 'rm x'", "+hidden"));
+        for part in ["sh -c 'rm x'", "Runs: rm x", "In /w", "env.A: b", "+hidden", "Bash(rm x) to approval.allow"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let long = message(&question("rm x", &"y".repeat(30_000)));
+        let (head, rest) = long.split_once("… ").unwrap();
+        let more: usize = rest.split(' ').next().unwrap().parse().unwrap();
+        let whole = head.chars().count() + more;
+        assert_eq!((head.chars().count(), whole > 30_000), (MAX_MESSAGE, true));
+        assert!(rest.contains("The whole text is in the arguments of this call."), "{rest}");
     }
 
     #[test]

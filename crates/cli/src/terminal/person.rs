@@ -9,7 +9,7 @@ use helve_contract::{
     Call, Error, Result, async_trait,
     ports::{self, Todo, User, Verdict},
 };
-use helve_engine::{Answer, Approver, Mode, ModeSwitch, Question};
+use helve_engine::{Answer, Approver, Mode, ModeSwitch, Question, ShownSize};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -65,18 +65,30 @@ impl Person {
         }
     }
 
-    /// What an approval is about.
-    fn put(&self, question: &Question) {
+    /// Shows what an approval is about. Returns whether something is left out that `v` shows.
+    fn put(&self, question: &Question, size: ShownSize) -> bool {
         let look = self.screen.look;
+        let mut is_cut = false;
+        let mut shorten = |text: &str| {
+            let (text, cut) = size.shorten(text);
+            is_cut |= cut;
+            text
+        };
         self.screen.end_line();
-        let mut text = format!("{} {}\n", look.ink("33", look.mark("?", "?")), look.bold(&question.summary));
+        let summary = shorten(&question.summary);
+        let mut text = format!("{} {}\n", look.ink("33", look.mark("?", "?")), look.bold(&summary));
         for command in question.commands.iter().filter(|_| question.commands.len() > 1) {
-            text.push_str(&format!("    {} {command}\n", look.dim("runs:")));
+            text.push_str(&format!("    {} {}\n", look.dim("runs:"), shorten(command)));
         }
         if let Some(folder) = &question.folder {
-            text.push_str(&format!("    {} {folder}\n", look.dim("in:")));
+            text.push_str(&format!("    {} {}\n", look.dim("in:"), shorten(folder)));
         }
-        for line in question.diff.iter().flat_map(|it| it.lines()) {
+        for argument in &question.arguments {
+            let value = shorten(&argument.text).replace('\n', "\n      ");
+            text.push_str(&format!("    {} {value}\n", look.dim(&format!("{}:", argument.name))));
+        }
+        let diff = shorten(question.diff.as_deref().unwrap_or_default());
+        for line in diff.lines() {
             let line = harmless(line);
             let shown = match line.as_bytes().first() {
                 Some(b'+') => look.ink("32", &line),
@@ -86,8 +98,17 @@ impl Person {
             text.push_str(&format!("    {shown}\n"));
         }
         text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.why))));
-        text.push_str(&format!("  {}\n", look.dim(&format!("y: once · a: {} · n: no, with a reason", question.grant))));
+        let grant = shorten(&question.grant);
+        if !question.rules.is_empty() {
+            let rules = shorten(&question.rules.join(", "));
+            let broader = question.broader.as_deref().unwrap_or_default();
+            let words = format!("to allow it from now on, add {rules} to approval.allow. {broader}");
+            text.push_str(&format!("  {}\n", look.dim(words.trim_end())));
+        }
+        let more = if is_cut { " · v: show everything" } else { "" };
+        text.push_str(&format!("  {}\n", look.dim(&format!("y: once · a: {grant} · n: no, with a reason{more}"))));
         self.screen.write(&text);
+        is_cut
     }
 
     /// One question with its options.
@@ -124,6 +145,9 @@ fn chosen(question: &ports::Question, line: &str) -> String {
     }
 }
 
+/// What of each part of an approval is shown at first.
+const AT_FIRST: ShownSize = ShownSize { lines: 40, columns: 300 };
+
 /// What a line says to an approval; `None`: nothing that can be understood.
 fn consent(line: &str) -> Option<Answer> {
     let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -139,11 +163,16 @@ fn consent(line: &str) -> Option<Answer> {
 impl Approver for Person {
     async fn ask(&self, question: &Question, _: &Call) -> Answer {
         let _turn = self.turn.lock().await;
-        self.put(question);
+        let mut is_cut = self.put(question, AT_FIRST);
         loop {
-            let Some(line) = self.line("  allow? [y/a/n] ").await else {
+            let words = if is_cut { "  allow? [y/a/n/v] " } else { "  allow? [y/a/n] " };
+            let Some(line) = self.line(words).await else {
                 return Answer::Deny("the user gave no answer".to_owned());
             };
+            if is_cut && matches!(line.as_str(), "v" | "V") {
+                is_cut = self.put(question, ShownSize { lines: usize::MAX, columns: usize::MAX });
+                continue;
+            }
             if let Some(answer) = consent(&line) {
                 return answer;
             }

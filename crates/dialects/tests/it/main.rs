@@ -9,6 +9,7 @@ mod limits;
 mod pages;
 mod ports;
 mod rule_matrix;
+mod prompts;
 mod scenarios;
 mod shelf;
 mod tables;

@@ -14,7 +14,7 @@ use helve_hosts::Local;
 const NOTHING_KEPT: &str = "nothing is kept between calls";
 
 /// A session over an empty folder, where every port but the files is a placeholder.
-fn bare(dialect: &helve_engine::Dialect, folder: &std::path::Path) -> Arc<Session> {
+pub(crate) fn bare(dialect: &helve_engine::Dialect, folder: &std::path::Path) -> Arc<Session> {
     let workspace = Workspace::new([Root::writable(folder).named("shared")], PathRules::default(), dialect.reading);
     Arc::new(Session::new("bare", workspace, Ports::new(Arc::new(Local::new()))))
 }

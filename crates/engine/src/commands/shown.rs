@@ -4,10 +4,8 @@ use helve_contract::invisible;
 
 use super::parse::{Reading, Simple};
 
-/// Beyond this many characters only the two ends are shown.
-const MOST_SHOWN: usize = 20_000;
-/// Blanks in a row beyond this are counted, not shown: they would push the rest out of sight.
-const MOST_BLANKS: usize = 16;
+/// Spaces, tabs or line breaks in a row beyond this are counted, not shown: they would push the rest out of sight.
+const MAX_BLANKS: usize = 16;
 
 /// The whole command with nothing invisible in it, and every command found in it.
 pub(crate) fn show_command(command: &str, reading: Option<&Reading>) -> (String, Vec<String>) {
@@ -15,22 +13,38 @@ pub(crate) fn show_command(command: &str, reading: Option<&Reading>) -> (String,
     (visible(command), commands.unwrap_or_default())
 }
 
-/// Text with nothing in it that hides, reorders or erases.
+/// Text with nothing in it that hides, reorders or erases. Nothing is left out.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
+        if next == '\n' {
+            rest = push_lines(&mut shown, rest);
+            continue;
+        }
         let run = rest.len() - rest.trim_start_matches(next).len();
         let count = run / next.len_utf8();
-        if matches!(next, ' ' | '\t' | '\n') && count > MOST_BLANKS {
-            let what = if next == '\n' { "empty lines" } else { "blanks" };
-            shown.push_str(&format!("⟨{count} {what}⟩"));
-        } else {
-            rest[..run].chars().for_each(|it| push_visible(&mut shown, it));
+        match next {
+            ' ' if count > MAX_BLANKS => shown.push_str(&format!("⟨{count} spaces⟩")),
+            '\t' if count > MAX_BLANKS => shown.push_str(&format!("⟨{count} tabs⟩")),
+            _ => rest[..run].chars().for_each(|it| push_visible(&mut shown, it)),
         }
         rest = &rest[run..];
     }
-    both_ends(shown)
+    shown
+}
+
+/// Takes a line break and the lines behind it that are empty or blank; many of them are counted.
+fn push_lines<'a>(shown: &mut String, text: &'a str) -> &'a str {
+    let blank = text.len() - text.trim_start_matches([' ', '\t', '\n']).len();
+    let end = text[..blank].rfind('\n').map_or(0, |at| at + 1);
+    let count = text[..end].matches('\n').count();
+    if count > MAX_BLANKS {
+        shown.push_str(&format!("⟨{count} line breaks⟩\n"));
+        return &text[end..];
+    }
+    shown.push('\n');
+    &text[1..]
 }
 
 fn push_visible(shown: &mut String, it: char) {
@@ -44,16 +58,6 @@ fn push_visible(shown: &mut String, it: char) {
         }
         _ => shown.push(it),
     }
-}
-
-fn both_ends(text: String) -> String {
-    let count = text.chars().count();
-    if count <= MOST_SHOWN {
-        return text;
-    }
-    let head: String = text.chars().take(MOST_SHOWN / 2).collect();
-    let tail: String = text.chars().skip(count - MOST_SHOWN / 2).collect();
-    format!("{head}\n⟨{} characters are not shown here⟩\n{tail}", count - MOST_SHOWN)
 }
 
 #[cfg(test)]
@@ -74,7 +78,11 @@ mod tests {
         for (text, shown) in cases {
             assert_eq!(visible(text), shown);
         }
-        assert_eq!(visible(&format!("ls{}; rm x", " ".repeat(50))), "ls⟨50 blanks⟩; rm x");
+        assert_eq!(visible(&format!("ls{}; rm x", " ".repeat(50))), "ls⟨50 spaces⟩; rm x");
+        assert_eq!(visible(&format!("ls{}; rm x", "\t".repeat(50))), "ls⟨50 tabs⟩; rm x");
+        assert_eq!(visible(&format!("ls;{}rm x", "\n".repeat(50))), "ls;⟨50 line breaks⟩\nrm x");
+        assert_eq!(visible(&format!("ls;{}  rm x", " \n\t\n".repeat(25))), "ls; ⟨50 line breaks⟩\n  rm x");
+        assert_eq!(visible("a\n\n  b\n"), "a\n\n  b\n");
     }
 
     #[test]
@@ -87,9 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_long_is_cut_and_it_is_said() {
-        let text = visible(&format!("a{}z", "x".repeat(30_000)));
-        assert!(text.starts_with('a') && text.ends_with('z'));
-        assert!(text.contains("⟨10002 characters are not shown here⟩"));
+    fn nothing_is_left_out_however_long() {
+        let text = format!("a{}z", "x".repeat(30_000));
+        assert_eq!(visible(&text), text);
     }
 }

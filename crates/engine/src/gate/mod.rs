@@ -10,6 +10,7 @@ mod deed;
 mod given;
 mod rule;
 mod scripts;
+mod suggest;
 
 use std::{
     fmt,
@@ -26,7 +27,7 @@ use futures::FutureExt;
 use helve_contract::{Call, Effects, Error, Refusal, Result, Spec};
 use serde_json::Value;
 
-pub use ask::{Answer, Approver, Question};
+pub use ask::{Answer, Approver, Argument, Question, ShownSize};
 pub use caution::Caution;
 pub use class::{CLASS_NAMES, RuleClass};
 pub use rule::Rule;

@@ -274,7 +274,8 @@ impl Approver for Board {
     async fn ask(&self, question: &Question, call: &Call) -> Answer {
         let shown = json!({
             "kind": "approval", "tool": question.tool, "summary": question.summary, "commands": question.commands,
-            "paths": question.paths, "diff": question.diff, "folder": question.folder, "why": question.why,
+            "paths": question.paths, "diff": question.diff, "rules": question.rules, "broader": question.broader,
+            "arguments": question.arguments.iter().map(|it| json!({ "name": it.name, "text": it.text })).collect::<Vec<_>>(), "folder": question.folder, "why": question.why,
             "grant": question.grant, "effects": question.effects.names().collect::<Vec<_>>(),
         });
         match self.put(call, shown, None).await {

@@ -6,7 +6,7 @@ use helve_contract::{Call, Error, async_trait};
 use serde_json::json;
 
 use super::stage::{Clerk, bash, call, edit, fetch, gate};
-use crate::gate::{Answer, Approver, Gate, Mode, Question, Refused};
+use crate::gate::{Answer, Approver, Gate, Mode, Question, Refused, ShownSize};
 
 fn run(command: &str) -> serde_json::Value {
     json!({ "command": command })
@@ -19,7 +19,7 @@ async fn a_question_shows_what_will_really_run() {
     let line = format!("echo hi{}; timeout 5 r''m $'\\x78' \u{202e}", " ".repeat(60));
     gate.pass(&bash(), &run(&line), &call()).await.unwrap();
     let question = clerk.last();
-    assert_eq!(question.summary, "echo hi⟨60 blanks⟩; timeout 5 r''m $'\\x78' \\u{202e}");
+    assert_eq!(question.summary, "echo hi⟨60 spaces⟩; timeout 5 r''m $'\\x78' \\u{202e}");
     assert_eq!(question.commands, ["echo hi", "timeout 5 rm x '\\u{202e}'", "rm x '\\u{202e}'"]);
     assert_eq!(question.folder.as_deref(), Some("/w"));
     assert_eq!(question.why, "the command may change things");
@@ -39,6 +39,70 @@ async fn an_edit_comes_with_its_diff() {
     );
     assert_eq!(question.diff.as_deref(), Some("-one\n-two\n+three"));
     assert_eq!(question.grant, "every call of Edit");
+}
+
+#[tokio::test]
+async fn a_question_leaves_nothing_out() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    let hidden = format!("x = 1{}; os.system('P')", " ".repeat(400));
+    let long = format!("{}tail", "y".repeat(5000));
+    let edits = json!([{ "oldStr": hidden, "newStr": long }]);
+    let args = json!({ "file_path": "a.rs", "edits": edits, "note": "\u{202e}z", "force": true });
+    let seen = |question: &Question| question.diff.clone().unwrap_or_default();
+    gate.pass(&edit(), &args, &call()).await.unwrap();
+    let question = clerk.last();
+    assert_eq!(seen(&question), format!("-x = 1⟨400 spaces⟩; os.system('P')\n+{long}"));
+    let arguments: Vec<_> = question.arguments.iter().map(|it| (it.name.as_str(), it.text.as_str())).collect();
+    assert_eq!(arguments, [("force", "true"), ("note", "\\u{202e}z")]);
+    let empty = json!({ "file_path": "a", "content": format!("a\n{}b", " \n".repeat(60)) });
+    gate.pass(&edit(), &empty, &call()).await.unwrap();
+    assert_eq!(seen(&clerk.last()), "+a\n+⟨60 empty lines⟩\n+b");
+    let patch = json!({ "file_path": "a", "patch": format!("+++ a\n{}", "+z\n".repeat(500)) });
+    gate.pass(&edit(), &patch, &call()).await.unwrap();
+    assert_eq!(seen(&clerk.last()).lines().count(), 501);
+}
+
+#[test]
+fn what_is_not_shown_at_first_is_marked_with_its_length() {
+    let size = ShownSize { lines: 2, columns: 5 };
+    assert_eq!(size.shorten("abcde\nb"), ("abcde\nb".to_owned(), false));
+    let (text, is_cut) = size.shorten(&format!("{}\nb\nccc\ndd", "a".repeat(4125)));
+    assert_eq!((text.as_str(), is_cut), ("aaaaa… 4,120 more characters\nb\n… 2 more lines, 5 more characters", true));
+}
+
+#[tokio::test]
+async fn a_question_proposes_the_narrowest_rule_and_it_is_enough() {
+    let clerk = Clerk::who_says(Answer::Once);
+    for (line, rules, broader) in [
+        ("npm test -- a", "Bash(npm test:*)", "download code and run it"),
+        ("git commit -m x", "Bash(git commit:*)", "push"),
+        ("git push origin", "Bash(git push origin)", "push"),
+        ("python3 a.py", "Bash(python3 a.py)", "any other program"),
+        ("rm -r x && ls && cargo test", "Bash(rm -r x), Bash(cargo test:*)", "delete any file"),
+        ("echo 'a b' | tee f", "Bash(tee f)", "`tee` command"),
+    ] {
+        let asked = Gate::new(Mode::Default).approver(clerk.clone());
+        asked.pass(&bash(), &run(line), &call()).await.unwrap();
+        let question = clerk.last();
+        assert_eq!(question.rules.join(", "), rules, "{line}");
+        assert!(question.broader.as_ref().is_some_and(|it| it.contains(broader)), "{line}: {:?}", question.broader);
+        let count = clerk.count();
+        let allows: Vec<String> = question.rules.iter().map(|it| format!("+{it}")).collect();
+        let allows: Vec<&str> = allows.iter().map(String::as_str).collect();
+        gate(Mode::Default, &allows).approver(clerk.clone()).pass(&bash(), &run(line), &call()).await.unwrap();
+        assert_eq!(clerk.count(), count, "{line}");
+    }
+    for unclear in ["rm $x", "echo `id`", "make > f"] {
+        Gate::new(Mode::Default).approver(clerk.clone()).pass(&bash(), &run(unclear), &call()).await.unwrap();
+        assert_eq!(clerk.last().rules, [""; 0], "{unclear}");
+    }
+    let args = json!({ "file_path": "src/a.rs", "old_string": "a", "new_string": "b" });
+    Gate::new(Mode::Default).approver(clerk.clone()).pass(&edit(), &args, &call()).await.unwrap();
+    assert_eq!(clerk.last().rules, ["Edit(src/a.rs)"]);
+    let page = json!({ "url": "https://example.org/a" });
+    Gate::new(Mode::Default).approver(clerk.clone()).pass(&fetch(), &page, &call()).await.unwrap();
+    assert_eq!(clerk.last().rules, ["WebFetch(domain:example.org)"]);
 }
 
 #[tokio::test]

@@ -65,6 +65,30 @@
       it.folder ? 'in ' + it.folder : '',
     ),
   ];
+  // Long text is shown in part; the rest is one press away, and its length is said.
+  const MOST_LINES = 60,
+    LONGEST_LINE = 400;
+  const clipped = (text, draw) => {
+    const lines = String(text).split('\n');
+    const shown = lines
+      .slice(0, MOST_LINES)
+      .map(line =>
+        line.length > LONGEST_LINE
+          ? line.slice(0, LONGEST_LINE) + '… ' + number(line.length - LONGEST_LINE) + ' more characters'
+          : line,
+      )
+      .join('\n');
+    const more = lines.slice(MOST_LINES);
+    if (!more.length && lines.every(line => line.length <= LONGEST_LINE)) return draw(text);
+    const rest = lines.join('\n').length - lines.slice(0, MOST_LINES).map(line => line.slice(0, LONGEST_LINE)).join('\n').length;
+    const box = el('div', {}, draw(shown));
+    box.append(
+      button('Show all: ' + number(rest) + ' more characters' + (more.length ? ' in ' + some(lines.length, 'line') : ''), () =>
+        box.replaceChildren(draw(text)),
+      ),
+    );
+    return box;
+  };
   const consent = it => {
     const reason = el('textarea', {
       rows: 2,
@@ -137,19 +161,27 @@
       { class: 'card ask', 'data-id': it.id },
       head(it),
       summary && !it.diff
-        ? el('pre', { class: commands.length ? '' : 'words', tabindex: 0 }, summary)
+        ? clipped(summary, text => el('pre', { class: commands.length ? '' : 'words', tabindex: 0 }, text))
         : summary
-          ? el('p', { class: 'words' }, summary)
+          ? clipped(summary, text => el('p', { class: 'words' }, text))
           : null,
       commands.length
         ? el(
             'div',
             { class: 'cmd' },
             el('h4', {}, commands.length > 1 ? 'Commands, decoded' : 'Command, decoded'),
-            commands.map(command => el('pre', { class: 'term', tabindex: 0 }, '$ ' + command)),
+            commands.map(command => clipped('$ ' + command, text => el('pre', { class: 'term', tabindex: 0 }, text))),
           )
         : null,
-      it.diff ? Diff.view(it.diff) : null,
+      list(it.arguments).map(argument =>
+        el(
+          'div',
+          { class: 'argument' },
+          el('h4', {}, argument.name),
+          clipped(argument.text, text => el('pre', { class: 'words', tabindex: 0 }, text)),
+        ),
+      ),
+      it.diff ? clipped(it.diff, text => Diff.view(text)) : null,
       list(it.paths).length
         ? el(
             'p',
@@ -159,6 +191,15 @@
           )
         : null,
       it.why ? el('p', {}, el('b', {}, 'Why it asks: '), it.why) : null,
+      list(it.rules).length
+        ? el(
+            'p',
+            { class: 'dim' },
+            'To allow it from now on, add to approval.allow: ',
+            it.rules.map(rule => el('code', {}, rule)),
+            it.broader ? ' ' + it.broader : '',
+          )
+        : null,
       choices,
       no,
     );
