@@ -641,6 +641,18 @@ const run = async () => {
     await shoot(page, 'policy-1280');
   });
 
+  await story('the rules explain what would happen to a call', async () => {
+    await go(page, 'policy');
+    await page.locator('#policy-call').fill('rm -rf build');
+    await page.getByRole('button', { name: 'Explain' }).click();
+    await page.locator('#policy-answer .pill', { hasText: 'ask' }).waitFor();
+    await page.locator('#policy-answer dd', { hasText: 'Bash(rm -rf build)' }).waitFor();
+    await page.locator('#policy-tool').fill('Write');
+    await page.locator('#policy-call').fill('{"file_path":"/etc/passwd","content":"x"}');
+    await page.getByRole('button', { name: 'Explain' }).click();
+    await page.locator('#policy-answer .pill', { hasText: 'refuse' }).waitFor();
+  });
+
   await story('what runs in the background is followed and stopped', async () => {
     const command = 'for i in 1 2 3 4; do echo line $i; sleep 1; done; sleep 1000';
     await api('/api/call', { dialect: 'claude', tool: 'Bash', args: { command, run_in_background: true } });

@@ -50,6 +50,7 @@ enum Command {
     Serve(commands::serve::Args),
     Doctor(commands::doctor::Args),
     Config(commands::config::Args),
+    Policy(commands::policy::Args),
     Docs(commands::docs::Args),
     Completions(commands::manual::Completions),
     Man(commands::manual::Man),
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Config(args) => args.run(),
+        Command::Policy(args) => args.run(),
         Command::Docs(args) => args.run(),
         Command::Completions(args) => {
             args.run(Helve::command());

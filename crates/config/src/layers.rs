@@ -83,6 +83,15 @@ pub struct Setting {
     pub value: Value,
     /// Where it came from; several places where lists added up.
     pub from: Vec<Origin>,
+    /// Of a list: where each item came from.
+    pub items: Vec<Origin>,
+}
+
+impl Setting {
+    fn new(value: Value, origin: Origin) -> Self {
+        let items = value.as_array().map_or(0, Vec::len);
+        Self { value, items: vec![origin.clone(); items], from: vec![origin] }
+    }
 }
 
 /// All settings in force.
@@ -153,7 +162,7 @@ impl Settings {
 
     /// The value of a setting as JSON, and where it came from.
     pub fn setting(&self, key: &Key) -> Setting {
-        let unset = || Setting { value: key.default.clone(), from: vec![Origin::Default] };
+        let unset = || Setting::new(key.default.clone(), Origin::Default);
         let mut setting = self.set.get(key.name).cloned().unwrap_or_else(unset);
         if key.name == "workspace" {
             setting.value = Value::from(self.workspace.to_string_lossy());
@@ -170,6 +179,13 @@ impl Settings {
     pub fn origins(&self, name: &str) -> &[Origin] {
         debug_assert!(Key::named(name).is_some(), "unknown setting `{name}`");
         self.set.get(name).map_or(&[], |it| &it.from)
+    }
+
+    /// Where an item of a list came from; `None` where nobody set it.
+    pub fn item_origin(&self, name: &str, item: &Value) -> Option<&Origin> {
+        let setting = self.set.get(name)?;
+        let at = setting.value.as_array()?.iter().position(|it| it == item)?;
+        setting.items.get(at)
     }
 
     /// How long a command may run whose tool has no parameter for it, where somebody said so.
@@ -198,7 +214,7 @@ impl Settings {
 fn choose_preset_dialect(set: &mut BTreeMap<&'static str, Setting>) {
     if set.contains_key("tools.preset") && !set.contains_key("dialect") {
         let value = Value::from(DialectName::Preset.as_str());
-        set.insert("dialect", Setting { value, from: vec![Origin::Setting("tools.preset")] });
+        set.insert("dialect", Setting::new(value, Origin::Setting("tools.preset")));
     }
 }
 
@@ -356,15 +372,16 @@ fn lay(set: &mut BTreeMap<&'static str, Setting>, layer: Layer) {
     for (key, value, origin) in layer {
         let adds = key.project == Project::Adds && (key.kind != Kind::Programs || matches!(origin, Origin::Project(_)));
         match (set.get_mut(key.name), value) {
-            (Some(Setting { value: Value::Array(there), from }), Value::Array(more)) if adds => {
-                from.push(origin);
+            (Some(Setting { value: Value::Array(there), from, items }), Value::Array(more)) if adds => {
+                from.push(origin.clone());
                 for item in more {
                     if !there.contains(&item) {
+                        items.push(origin.clone());
                         there.push(item);
                     }
                 }
             }
-            (_, value) => _ = set.insert(key.name, Setting { value, from: vec![origin] }),
+            (_, value) => _ = set.insert(key.name, Setting::new(value, origin)),
         }
     }
 }
@@ -467,8 +484,7 @@ mod tests {
     use super::*;
 
     fn config_with(name: &'static str, value: Value) -> Result<Config, String> {
-        let from = vec![Origin::Default];
-        config_of(&BTreeMap::from([(name, Setting { value, from })]))
+        config_of(&BTreeMap::from([(name, Setting::new(value, Origin::Default))]))
     }
 
     /// Values that the key table accepts for this kind.

@@ -2,9 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use helve_contract::{Call, Port, PortSet, Spec};
+use helve_contract::{Call, Error, Port, PortSet, Spec};
 
-use crate::{Args, Engine, gate::Verdict};
+use crate::{
+    Args, Engine,
+    gate::{Basis, Explanation, Verdict},
+};
 
 /// Why a session does not offer a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,22 @@ impl Engine {
             Ok(Verdict::Pass) => Decision::Allowed,
             Ok(Verdict::Ask { why, .. }) => Decision::Asked { why },
             Err(error) => Decision::Denied { why: (self.dialect.words.error)(name, &error).text },
+        }
+    }
+
+    /// What would happen to a call, which rule decides, and why. Nobody is asked, nothing runs and nothing is recorded.
+    ///
+    /// Unlike [`decide`](Self::decide) it does not count earlier answers, and assumes that somebody can be asked.
+    pub fn explain(&self, name: &str, args: impl Into<Args>, call: &Call) -> Explanation {
+        let mode = self.gate.mode().get();
+        let table = self.table();
+        let refused = |basis, error: &Error| Explanation::refused(name, mode, basis, error.to_string());
+        match table.prepare(name, args.into()).checked() {
+            Err(error) => refused(Basis::InvalidCall, &error),
+            Ok((slot, args)) => match self.refuse_secrets(&slot.entry.spec, &args) {
+                Err((error, _)) => refused(Basis::Secret, &error),
+                Ok(()) => self.gate.explain(&slot.entry.spec, &args, call),
+            },
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod manual;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod plan_bash;
+pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod serve;

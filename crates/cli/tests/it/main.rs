@@ -16,6 +16,7 @@ mod leaks;
 mod model;
 mod outside;
 mod pages;
+mod policy;
 mod reference;
 mod rules;
 mod running;

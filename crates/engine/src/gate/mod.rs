@@ -7,6 +7,7 @@ mod ask;
 mod caution;
 mod class;
 mod deed;
+mod explain;
 mod given;
 mod rule;
 mod scripts;
@@ -30,6 +31,7 @@ use serde_json::Value;
 pub use ask::{Answer, Approver, Argument, Question, ShownSize};
 pub use caution::Caution;
 pub use class::{CLASS_NAMES, RuleClass};
+pub use explain::{Basis, CommandView, Explanation, Outcome, PathView};
 pub use rule::Rule;
 pub use scripts::ScriptSnapshot;
 

@@ -1,11 +1,18 @@
-//! `/api/policy`: what is asked, what is refused, and what the walls are.
+//! `/api/policy`: what is asked, what is refused, what the sandbox is, and what the rules say about a call.
 
 use serde_json::{Map, Value, json};
 
-use super::site::Site;
-use crate::setup;
+use super::{routes::parsed, say::No, site::Site};
+use crate::{commands::policy::Query, setup};
 
 impl Site {
+    /// What would happen to a call, and which rule decides. Nothing runs.
+    pub(super) fn explain_policy(&self, body: &[u8]) -> Result<Value, No> {
+        let query: Query = parsed(body)?;
+        let explained = self.explainer.explain(&self.bench, &query);
+        explained.map(|it| it.json()).map_err(|fault| No::bad(fault.to_string()))
+    }
+
     /// What holds for calls, and the last that were refused.
     pub(super) fn policy(&self) -> Value {
         let settings = self.bench.settings();

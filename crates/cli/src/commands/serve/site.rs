@@ -8,6 +8,7 @@ use std::sync::{
 use helve_agent::scheduler::Scheduler;
 use helve_contract::{CancellationToken, async_trait};
 use helve_mcp::{Entrance, HttpReply, Routes};
+use helve_runtime::Caller;
 use helve_web::channels::Inbound;
 use http_body_util::{BodyExt as _, Collected};
 use hyper::{
@@ -33,7 +34,7 @@ use super::{
     talks::Talks,
     turns::Turns,
 };
-use crate::workshop::Bench;
+use crate::{commands::policy::Explainer, workshop::Bench};
 
 /// How many may listen to events at once.
 const LISTENERS: usize = 64;
@@ -58,6 +59,7 @@ pub(super) struct Site {
     listeners: Arc<Semaphore>,
     /// Looking at the machine starts programs: one look at a time.
     pub(super) doctor: Semaphore,
+    pub(super) explainer: Explainer,
     has_model: AtomicBool,
 }
 
@@ -90,6 +92,7 @@ impl Site {
             driver: OnceLock::new(),
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             doctor: Semaphore::new(1),
+            explainer: Explainer::new(Caller::Program),
             has_model: AtomicBool::new(false),
             bench,
             board,

@@ -188,6 +188,64 @@
       },
       4,
     );
+  const explained = it => {
+    const rules = list(it.rules),
+      row = (name, ...value) => [el('dt', {}, name), el('dd', {}, value)];
+    return [
+      el('p', {}, verdict(it.outcome), ' ', el('span', { class: 'words' }, it.why || '')),
+      el(
+        'dl',
+        { class: 'facts' },
+        rules.length
+          ? rules.map(rule =>
+              row('rule', el('code', {}, rule.rule), el('small', {}, ' ' + rule.setting + ', from ' + rule.from)),
+            )
+          : row('rule', 'none'),
+        row('tool', it.tool + ' (' + it.dialect + ')'),
+        row('mode', it.mode, el('small', {}, ' from ' + it.mode_from)),
+        it.sandbox ? row('sandbox', it.sandbox.level, el('small', {}, ' from ' + it.sandbox.from)) : null,
+        list(it.commands).map(command =>
+          row(
+            'command',
+            el('code', {}, command.text),
+            el('small', {}, ' ' + command.role + (command.allowed_by ? ', allowed by ' + command.allowed_by : '')),
+          ),
+        ),
+        list(it.unclear).map(why => row('unclear', why)),
+        list(it.paths).map(path =>
+          row(path.access, el('code', {}, path.path), path.refused ? el('small', {}, ' refused: ' + path.refused) : null),
+        ),
+        it.host ? row('host', it.host) : null,
+        list(it.suggested_rules).length
+          ? row('allow with', list(it.suggested_rules).map(rule => el('code', {}, rule)))
+          : null,
+        it.question && it.question.broader ? row('broader', it.question.broader) : null,
+      ),
+    ];
+  };
+  $('policy-ask').addEventListener('submit', event => {
+    event.preventDefault();
+    const text = $('policy-call').value,
+      tool = $('policy-tool').value.trim(),
+      body = {};
+    if ($('policy-dialect').value) body.dialect = $('policy-dialect').value;
+    if ($('policy-mode').value) body.mode = $('policy-mode').value;
+    act(event.submitter || event.target.querySelector('button'), async () => {
+      if (tool) {
+        body.tool = tool;
+        body.args = JSON.parse(text);
+      } else body.command = text;
+      $('policy-answer').replaceChildren(...explained(await ask('/api/policy/explain', 'POST', body)));
+    });
+  });
+  const dialects = async () => {
+    if ($('policy-dialect').children.length) return;
+    const names = Object.keys((await ask('/api/policy')).dialects || {});
+    $('policy-dialect').replaceChildren(
+      el('option', { value: '' }, 'as configured'),
+      ...names.map(name => el('option', {}, name)),
+    );
+  };
   let looked = false;
   $('policy-again').addEventListener('click', event => act(event.currentTarget, checks));
   const fresh = soon(() => {
@@ -196,6 +254,7 @@
   parts.policy = {
     open() {
       rules();
+      dialects().catch(error => toast(error.message, 'bad'));
       if (!looked) {
         looked = true;
         checks();

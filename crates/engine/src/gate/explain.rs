@@ -1,0 +1,319 @@
+//! Which rule decides about a call, and why. Nothing runs and nobody is asked.
+
+use helve_contract::{Access, Call, Effects, Spec};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Gate, Mode, Question, Refused, Verdict, ask, caution,
+    deed::{Address, Deed, Target},
+    rule::{Hit, Rule},
+};
+use crate::commands::{self, Layer, Simple, visible};
+
+/// What would happen to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It would run.
+    Allow,
+    /// A person would be asked first.
+    Ask,
+    /// A rule or the mode denies it.
+    Deny,
+    /// It cannot be made, whatever the rules say: the arguments, a protected path, a secret.
+    Refuse,
+}
+
+impl Outcome {
+    /// Its name in files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+/// What decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Basis {
+    /// A rule of `approval.deny`. `certain` is false where a part of the command is known only when it runs.
+    DenyRule {
+        /// The rule as written.
+        rule: String,
+        /// Whether the rule is known to cover the call.
+        certain: bool,
+    },
+    /// A rule of `approval.ask`.
+    AskRule {
+        /// The rule as written.
+        rule: String,
+    },
+    /// Rules of `approval.allow` that cover the call together.
+    AllowRules {
+        /// The rules as written.
+        rules: Vec<String>,
+    },
+    /// The list of programs in `tools.shell`.
+    Programs,
+    /// A path that is protected or outside of the workspace.
+    Path {
+        /// The path.
+        path: String,
+    },
+    /// Untrusted content that came in before (`policy.taint`).
+    UntrustedContent,
+    /// The call only reads.
+    ReadOnly,
+    /// The mode, because no rule covers the call.
+    Mode,
+    /// The arguments do not fit the tool, or the command cannot be read.
+    InvalidCall,
+    /// The arguments hold a registered secret.
+    Secret,
+}
+
+impl Basis {
+    /// The rules that decided, as written.
+    pub fn rules(&self) -> Vec<&str> {
+        match self {
+            Self::DenyRule { rule, .. } | Self::AskRule { rule } => vec![rule],
+            Self::AllowRules { rules } => rules.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// One command of a command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CommandView {
+    /// The command, decoded.
+    pub text: String,
+    /// `reads`: it is known to change nothing; `wraps`: it runs the next one; `runs`: everything else.
+    pub role: &'static str,
+    /// The rule of `approval.allow` that covers it.
+    pub allowed_by: Option<String>,
+}
+
+/// One path that a call names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathView {
+    /// The path on this machine.
+    pub path: String,
+    /// `read` or `write`.
+    pub access: &'static str,
+    /// Why it would be refused.
+    pub refused: Option<String>,
+}
+
+/// What would happen to a call, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The tool's name.
+    pub tool: String,
+    /// What would happen.
+    pub outcome: Outcome,
+    /// What decided.
+    pub basis: Basis,
+    /// Why, in words.
+    pub why: String,
+    /// The approval mode.
+    pub mode: &'static str,
+    /// The commands of a command line.
+    pub commands: Vec<CommandView>,
+    /// What of a command line is not understood.
+    pub unclear: Vec<String>,
+    /// The paths that the call names or that redirections write.
+    pub paths: Vec<PathView>,
+    /// The host that the call goes to.
+    pub host: Option<String>,
+    /// The narrowest rules that would let the call pass, where it is asked.
+    pub suggested_rules: Vec<String>,
+    /// What a person would be asked.
+    #[serde(skip)]
+    pub question: Option<Question>,
+}
+
+impl Explanation {
+    /// A call that never reaches the gate.
+    pub(crate) fn refused(tool: &str, mode: Mode, basis: Basis, why: String) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            outcome: Outcome::Refuse,
+            basis,
+            why,
+            mode: mode.name(),
+            commands: Vec::new(),
+            unclear: Vec::new(),
+            paths: Vec::new(),
+            host: None,
+            suggested_rules: Vec::new(),
+            question: None,
+        }
+    }
+}
+
+impl Gate {
+    /// Which rule decides about a call, and why. Earlier answers of a person do not count.
+    pub(crate) fn explain(&self, spec: &Spec, args: &Value, call: &Call) -> Explanation {
+        let mode = self.mode.get();
+        let mut deed = Deed::of(spec, args, call);
+        if let Err(error) = self.read(&mut deed) {
+            return Explanation::refused(&spec.name, mode, Basis::InvalidCall, error.to_string());
+        }
+        // The gate reads a line only where something depends on it; here it is always shown.
+        if deed.reading.is_none() {
+            _ = deed.read();
+        }
+        let (outcome, basis, why) = self.outcome(&deed);
+        let mut explanation = Explanation {
+            tool: spec.name.clone(),
+            outcome,
+            basis,
+            why,
+            mode: mode.name(),
+            commands: self.command_views(&deed),
+            unclear: deed.reading.iter().flat_map(|it| &it.doubts).map(|it| visible(&it.why)).collect(),
+            paths: path_views(&deed),
+            host: match &deed.address {
+                Some(Address::Host(host)) => Some(host.clone()),
+                _ => None,
+            },
+            suggested_rules: Vec::new(),
+            question: None,
+        };
+        let refused = explanation.paths.iter().find_map(|it| Some((it.path.clone(), it.refused.clone()?)));
+        if let Some((path, why)) = refused
+            && matches!(explanation.outcome, Outcome::Allow | Outcome::Ask)
+        {
+            explanation.outcome = Outcome::Refuse;
+            explanation.why = format!("{path}: {why}");
+            explanation.basis = Basis::Path { path };
+        }
+        if explanation.outcome == Outcome::Ask {
+            let question = ask::question(&deed, &explanation.why);
+            explanation.suggested_rules.clone_from(&question.rules);
+            explanation.question = Some(question);
+        }
+        explanation
+    }
+
+    fn outcome(&self, deed: &Deed<'_>) -> (Outcome, Basis, String) {
+        let text = |rule: &Rule| rule.text().to_owned();
+        if self.is_free(deed.spec) {
+            return (Outcome::Allow, Basis::ReadOnly, "the tool only reads, and no rule is about it".to_owned());
+        }
+        match self.verdict(deed) {
+            Err(Refused { error, .. }) => {
+                let (outcome, basis) = self.basis_of_refusal(deed);
+                (outcome, basis, error.to_string())
+            }
+            Ok(Verdict::Pass) => {
+                let rules = self.covering(deed);
+                if self.allowed(deed) && !rules.is_empty() {
+                    let rules: Vec<_> = rules.into_iter().map(text).collect();
+                    return (Outcome::Allow, Basis::AllowRules { rules }, "rules allow it".to_owned());
+                }
+                let looks = deed.only_looks() || deed.reading.as_ref().is_some_and(commands::line_only_looks);
+                if looks {
+                    return (Outcome::Allow, Basis::ReadOnly, "it only reads".to_owned());
+                }
+                let why = format!("the mode {} lets it pass, and no rule is about it", self.mode.get().name());
+                (Outcome::Allow, Basis::Mode, why)
+            }
+            Ok(Verdict::Ask { why, rule }) => {
+                let denies = |rule: &str| self.deny.iter().any(|it| it.text() == rule && it.touches(deed) > Hit::No);
+                let basis = match rule {
+                    Some(rule) if rule == caution::RULE => Basis::UntrustedContent,
+                    Some(rule) if denies(&rule) => Basis::DenyRule { rule, certain: false },
+                    Some(rule) => Basis::AskRule { rule },
+                    None => Basis::Mode,
+                };
+                if self.mode.get() == Mode::DontAsk {
+                    return (Outcome::Deny, basis, format!("{why}; in the mode dontAsk nobody is asked"));
+                }
+                (Outcome::Ask, basis, why)
+            }
+        }
+    }
+
+    /// What stands behind a refusal, in the order of the gate.
+    fn basis_of_refusal(&self, deed: &Deed<'_>) -> (Outcome, Basis) {
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(deed) == Hit::Yes) {
+            return (Outcome::Deny, Basis::DenyRule { rule: rule.text().to_owned(), certain: true });
+        }
+        if let (Some(names), Some(reading)) = (&self.names, &deed.reading)
+            && names.judge(reading).is_some()
+        {
+            return (Outcome::Deny, Basis::Programs);
+        }
+        if let Some((path, _)) = deed.protected() {
+            return (Outcome::Refuse, Basis::Path { path });
+        }
+        if self.mode.get() == Mode::Plan {
+            return (Outcome::Deny, Basis::Mode);
+        }
+        (Outcome::Deny, Basis::UntrustedContent)
+    }
+
+    /// The allow rules that cover a part of the call.
+    fn covering(&self, deed: &Deed<'_>) -> Vec<&Rule> {
+        let covers = |rule: &&Rule| {
+            let host = match &deed.address {
+                Some(Address::Host(host)) => rule.covers_host(host),
+                _ => false,
+            };
+            let commands = deed.reading.iter().flat_map(|it| &it.commands);
+            !rule.has_content()
+                || host
+                || commands.into_iter().any(|command| rule.covers_command(command))
+                || deed.targets.iter().any(|target| rule.covers_target(target))
+        };
+        self.allow.iter().filter(|rule| rule.grants(deed)).filter(covers).collect()
+    }
+
+    fn command_views(&self, deed: &Deed<'_>) -> Vec<CommandView> {
+        let allowed_by = |command: &Simple| {
+            let rule = self
+                .allow
+                .iter()
+                .find(|rule| rule.grants(deed) && (!rule.has_content() || rule.covers_command(command)));
+            rule.map(|rule| rule.text().to_owned())
+        };
+        let view = |command: &Simple| CommandView {
+            text: visible(&command.written()),
+            role: match command.layer {
+                _ if commands::only_looks(command) && command.layer == Layer::Program => "reads",
+                Layer::Wrapper => "wraps",
+                _ => "runs",
+            },
+            allowed_by: allowed_by(command),
+        };
+        deed.reading.iter().flat_map(|it| &it.commands).map(view).collect()
+    }
+}
+
+/// The paths of a call with what the workspace says about each.
+fn path_views(deed: &Deed<'_>) -> Vec<PathView> {
+    let rules = deed.call.session.workspace.rules();
+    let writes = deed.spec.effects.has(Effects::WRITES);
+    let named = deed.targets.iter().map(|target| (target.clone(), writes));
+    let redirected = deed.written().into_iter().map(|target| (target, true));
+    named
+        .chain(redirected)
+        .map(|(target, writes)| {
+            let access = if writes { Access::Write } else { Access::Read };
+            let refused = match &target {
+                Target::Inside { relative, .. } => rules.denial(relative, access).map(str::to_owned),
+                // The sandbox decides about a command; a file tool is refused.
+                Target::Outside(_) if deed.command.is_some() => None,
+                Target::Outside(_) => Some("it is outside of the workspace".to_owned()),
+            };
+            PathView { path: target.shown(), access: if writes { "write" } else { "read" }, refused }
+        })
+        .collect()
+}
