@@ -7,6 +7,8 @@ mod keys;
 mod layers;
 mod source;
 pub mod state;
+#[cfg(any(test, fuzzing))]
+pub mod trials;
 mod trust;
 mod values;
 

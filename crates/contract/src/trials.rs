@@ -29,6 +29,16 @@ pub fn path(data: &[u8]) {
 }
 
 #[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("path", super::path);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

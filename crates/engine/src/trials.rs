@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{coerce, commands, events::Events, repair, validate::Schema};
+use crate::{Rule, coerce, commands, events::Events, repair, validate::Schema};
 
 /// What was mended is JSON, and mending it again changes nothing.
 pub fn arguments(data: &[u8]) {
@@ -42,6 +42,17 @@ pub fn command(data: &[u8]) {
     }
 }
 
+/// A rule is read or refused; what is read is as it was written, and is read again in the same way.
+pub fn rule(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for line in text.lines() {
+        let Ok(rule) = Rule::parse(line) else { continue };
+        assert_eq!(rule.text(), line.trim());
+        assert_eq!(Rule::parse(rule.text()).as_ref(), Ok(&rule));
+        _ = (rule.names_a_command(), rule.names_a_known_command());
+    }
+}
+
 /// A file of events that holds anything: whoever opens it appends whole lines, and loses none that was whole.
 pub fn events(data: &[u8], folder: &Path) {
     let file = folder.join("events.ndjson");
@@ -68,6 +79,20 @@ fn whole_lines(data: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("arguments", super::arguments);
+        replay("schema", super::schema);
+        replay("command", super::command);
+        replay("rule", super::rule);
+        replay("events", |data| super::events(data, tempfile::tempdir().unwrap().path()));
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -80,6 +105,7 @@ mod tests {
                 super::arguments(data);
                 super::schema(data);
                 super::command(data);
+                super::rule(data);
                 super::events(data, tempfile::tempdir().unwrap().path());
             }
         }

@@ -49,6 +49,40 @@ pub fn client(data: &[u8]) {
 }
 
 #[cfg(test)]
+mod corpus {
+    use helve_contract::{Reading, Reply};
+    use helve_engine::{Dialect, Limit, Limits, Mode, Words};
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn of_servers_is_replayed() {
+        replay("mcp_client", super::client);
+    }
+
+    #[tokio::test]
+    async fn of_clients_is_replayed() {
+        let dialect = || Dialect {
+            name: "none",
+            about: "Without tools.",
+            tools: Vec::new(),
+            external: &[],
+            roles: &[],
+            default_role: None,
+            reading: Reading::Absolute,
+            limits: Limits { general: Limit::bytes(1 << 20).lines(1000), by_tool: &[], paged: &[] },
+            words: Words {
+                error: |_, error| Reply::failed(error.to_string()),
+                error_prefix: "",
+                notice: |_| "[cut]".into(),
+                cancelled: "cancelled",
+            },
+            mode: Mode::Open,
+        };
+        replay("mcp_server", |data| super::server(data, dialect()));
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -24,6 +24,16 @@ pub fn line(data: &[u8]) {
 }
 
 #[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("plugin", super::line);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -19,6 +19,17 @@ pub fn front(data: &[u8]) {
 }
 
 #[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("patch", super::patch);
+        replay("front", super::front);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

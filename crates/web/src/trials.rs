@@ -21,6 +21,17 @@ pub fn document(data: &[u8]) {
 }
 
 #[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("page", super::page);
+        replay("document", super::document);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -518,3 +518,13 @@ pub fn try_stream(data: &[u8]) {
     assert_eq!(come(1), whole);
     assert_eq!(come(7), whole);
 }
+
+#[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("stream", super::try_stream);
+    }
+}

@@ -3,6 +3,7 @@
 
 mod bare;
 mod conformance;
+mod corpus;
 mod desk;
 mod layers;
 mod limits;

@@ -18,6 +18,8 @@ use super::{lex::quote, line_only_looks, line_only_reads, read, read_only::progr
 
 /// How many lines run unless `HELVE_LOOKS` says otherwise.
 const DEFAULT_COUNT: usize = 1200;
+/// The most lines that are looked for once something is wrong.
+const MAX_FAULTS: usize = 20;
 /// How many lines share one bash.
 const BATCH: usize = 200;
 
@@ -221,7 +223,7 @@ fn help_texts() -> BTreeMap<String, BTreeSet<String>> {
          echo '@@ git'; for s in log diff grep blame status; do git $s -h 2>&1; done",
         names.join(" ")
     );
-    let place = fixture();
+    let place = fixture(false);
     let out = bash(place.path(), false, &script);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let option = regex::Regex::new("--[a-z][a-z0-9-]+").unwrap();
@@ -238,7 +240,7 @@ fn help_texts() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// A folder with files to read and programs that must not run.
-fn fixture() -> tempfile::TempDir {
+fn fixture(git: bool) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("ws");
     for sub in ["0", "1", "home", "x"] {
@@ -249,9 +251,11 @@ fn fixture() -> tempfile::TempDir {
         fs::write(dir.join(trap), "#!/bin/sh\n: > /tmp/ws/TRAP\n").unwrap();
         fs::set_permissions(dir.join(trap), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let git = "git init -q . && git add main.py && git -c user.name=a -c user.email=a@b commit -qm one";
-    let made = bash(place.path(), true, git);
-    assert!(made.status.success(), "the repository was not made: {made:?}");
+    if git {
+        let script = "git init -q . && git add main.py && git -c user.name=a -c user.email=a@b commit -qm one";
+        let made = bash(place.path(), true, script);
+        assert!(made.status.success(), "the repository was not made: {made:?}");
+    }
     place
 }
 
@@ -297,7 +301,7 @@ fn snapshot(dir: &Path, git: bool) -> BTreeMap<String, String> {
 
 /// Runs lines one after the other in one sandbox; what went wrong, if anything did.
 fn run(lines: &[String], writable: bool, git: bool) -> Option<String> {
-    let place = fixture();
+    let place = fixture(git);
     let dir = place.path().join("ws");
     let before = snapshot(&dir, git);
     let mut script = String::new();
@@ -329,17 +333,16 @@ fn run(lines: &[String], writable: bool, git: bool) -> Option<String> {
     (!changed.is_empty() || !made.is_empty()).then(|| format!("changed {changed:?}, made {made:?}"))
 }
 
-/// Runs lines in batches, and each of a batch that changed something alone.
+/// Runs lines in batches. A batch that changed something is halved until the lines are found that did.
 fn faults(lines: &[String], git: bool) -> Vec<String> {
     let mut faults = Vec::new();
-    for batch in lines.chunks(BATCH) {
-        if run(batch, false, git).is_none() && run(batch, true, git).is_none() {
-            continue;
-        }
-        for line in batch {
-            let alone = std::slice::from_ref(line);
-            let why = run(alone, false, git).or_else(|| run(alone, true, git));
-            faults.extend(why.map(|why| format!("{line}: {why}")));
+    let mut waiting: Vec<&[String]> = lines.chunks(BATCH).collect();
+    while let Some(batch) = waiting.pop() {
+        let Some(why) = run(batch, false, git).or_else(|| run(batch, true, git)) else { continue };
+        match batch {
+            [line] => faults.push(format!("{line}: {why}")),
+            _ if faults.len() > MAX_FAULTS => faults.push(format!("{why}, and perhaps more")),
+            _ => waiting.extend([&batch[..batch.len() / 2], &batch[batch.len() / 2..]]),
         }
     }
     faults
@@ -374,6 +377,19 @@ fn every_program_that_may_pass_is_tried() {
     let tried: BTreeSet<_> = PROGRAMS.split_whitespace().collect();
     let missing: Vec<_> = program_names().filter(|name| !tried.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn a_line_that_changes_something_is_noticed() {
+    let generated: BTreeSet<String> = lines().into_iter().map(|(_, line)| line).collect();
+    for line in ["echo evil | uniq - main.py; ls", "printf %n PATH; ls", "find . -fprint P", "sort -o P main.py"] {
+        assert!(generated.contains(line), "{line} is not generated");
+        let noticed = faults(&["ls".to_owned(), line.to_owned(), "cat main.py".to_owned()], false);
+        assert!(noticed.iter().any(|it| it.starts_with(line)), "{line}: {noticed:?}");
+    }
+    for line in ["sleep 1000 >/dev/null 2>&1 & ls", "chmod 600 main.py", "touch -d 2020-01-01 main.py", "mktemp"] {
+        assert_eq!(faults(&[line.to_owned()], false).len(), 1, "{line}");
+    }
 }
 
 #[test]

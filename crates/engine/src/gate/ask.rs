@@ -204,16 +204,13 @@ impl Texts {
 
     fn take(&mut self, name: &str, text: &str) {
         let key = name.rsplit('.').next().unwrap_or(name).replace('_', "").to_ascii_lowercase();
-        if self.shown.iter().any(|it| it == text) {
-            return;
-        }
         if matches!(key.as_str(), "patch" | "input" | "diff") && (text.contains("*** ") || text.contains("+++ ")) {
             self.diff.push(side("", text));
         } else if key.starts_with("old") {
             self.diff.push(side("-", text));
         } else if key.starts_with("new") || key == "content" || key == "contents" {
             self.diff.push(side("+", text));
-        } else {
+        } else if !self.shown.iter().any(|it| it == text) {
             self.push(name, visible(text));
         }
     }
@@ -231,7 +228,8 @@ impl Texts {
 fn side(mark: &str, text: &str) -> String {
     let mut lines = Vec::new();
     let mut empty = 0;
-    for line in text.lines().map(Some).chain([None]) {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    for line in text.split('\n').map(Some).chain([None]) {
         if line.is_some_and(|it| it.trim().is_empty()) {
             empty += 1;
             lines.push(format!("{mark}{}", line.map(visible).unwrap_or_default()));

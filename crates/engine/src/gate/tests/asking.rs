@@ -58,6 +58,10 @@ async fn a_question_leaves_nothing_out() {
     let empty = json!({ "file_path": "a", "content": format!("a\n{}b", " \n".repeat(60)) });
     gate.pass(&edit(), &empty, &call()).await.unwrap();
     assert_eq!(seen(&clerk.last()), "+a\n+⟨60 empty lines⟩\n+b");
+    let same = json!({ "file_path": "a", "content": "a", "other": "b\r\nc" });
+    gate.pass(&edit(), &same, &call()).await.unwrap();
+    assert_eq!(seen(&clerk.last()), "+a");
+    assert_eq!(clerk.last().arguments[0].text, "b\\r\nc");
     let patch = json!({ "file_path": "a", "patch": format!("+++ a\n{}", "+z\n".repeat(500)) });
     gate.pass(&edit(), &patch, &call()).await.unwrap();
     assert_eq!(seen(&clerk.last()).lines().count(), 501);

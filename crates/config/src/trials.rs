@@ -1,0 +1,24 @@
+//! What must hold for any bytes at all. Tests try some, fuzzers try many.
+
+use std::path::Path;
+
+use crate::source::settings_in;
+
+/// A settings file is read or refused with a reason, as TOML and as YAML.
+pub fn settings(data: &[u8]) {
+    for name in ["helve.toml", "helve.yaml"] {
+        if let Err(why) = settings_in(Path::new(name), data) {
+            assert!(!why.is_empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod corpus {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/replay.rs"));
+
+    #[test]
+    fn is_replayed() {
+        replay("config", super::settings);
+    }
+}
