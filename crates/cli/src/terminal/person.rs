@@ -99,7 +99,8 @@ impl Person {
         }
         text.push_str(&format!("  {}\n", look.dim(&format!("asked because {}", question.why))));
         let grant = shorten(&question.grant);
-        if !question.rules.is_empty() {
+        // For an edit the rule would be its file; the line is worth its place where a program or a host is meant.
+        if !question.rules.is_empty() && question.diff.is_none() {
             let rules = shorten(&question.rules.join(", "));
             let broader = question.broader.as_deref().unwrap_or_default();
             let words = format!("to allow it from now on, add {rules} to approval.allow. {broader}");

@@ -9,7 +9,7 @@ use crate::desk::Desk;
 
 /// The rows that the table must have, in its order.
 const ROWS: [(&str, std::ops::RangeInclusive<u32>); 14] = [
-    ("A", 1..=27),
+    ("A", 1..=29),
     ("B", 1..=17),
     ("C", 1..=12),
     ("D", 1..=21),
@@ -21,7 +21,7 @@ const ROWS: [(&str, std::ops::RangeInclusive<u32>); 14] = [
     ("J", 1..=6),
     ("K", 1..=4),
     ("L", 1..=4),
-    ("M", 1..=8),
+    ("M", 1..=10),
     ("R", 1..=40),
 ];
 

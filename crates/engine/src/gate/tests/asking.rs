@@ -53,7 +53,8 @@ async fn a_question_leaves_nothing_out() {
     gate.pass(&edit(), &args, &call()).await.unwrap();
     let question = clerk.last();
     assert_eq!(seen(&question), format!("-x = 1⟨400 spaces⟩; os.system('P')\n+{long}"));
-    let arguments: Vec<_> = question.arguments.iter().map(|it| (it.name.as_str(), it.text.as_str())).collect();
+    let mut arguments: Vec<_> = question.arguments.iter().map(|it| (it.name.as_str(), it.text.as_str())).collect();
+    arguments.sort_unstable();
     assert_eq!(arguments, [("force", "true"), ("note", "\\u{202e}z")]);
     let empty = json!({ "file_path": "a", "content": format!("a\n{}b", " \n".repeat(60)) });
     gate.pass(&edit(), &empty, &call()).await.unwrap();

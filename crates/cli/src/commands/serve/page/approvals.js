@@ -80,13 +80,11 @@
       .join('\n');
     const more = lines.slice(MOST_LINES);
     if (!more.length && lines.every(line => line.length <= LONGEST_LINE)) return draw(text);
-    const rest = lines.join('\n').length - lines.slice(0, MOST_LINES).map(line => line.slice(0, LONGEST_LINE)).join('\n').length;
+    const kept = lines.slice(0, MOST_LINES).map(line => line.slice(0, LONGEST_LINE));
+    const rest = number(lines.join('\n').length - kept.join('\n').length);
+    const where = more.length ? ' in ' + some(lines.length, 'line') : '';
     const box = el('div', {}, draw(shown));
-    box.append(
-      button('Show all: ' + number(rest) + ' more characters' + (more.length ? ' in ' + some(lines.length, 'line') : ''), () =>
-        box.replaceChildren(draw(text)),
-      ),
-    );
+    box.append(button('Show all: ' + rest + ' more characters' + where, () => box.replaceChildren(draw(text))));
     return box;
   };
   const consent = it => {
