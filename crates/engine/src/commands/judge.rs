@@ -86,6 +86,7 @@ mod tests {
             "git stash list",
             "git config --get user.name",
             "git log -- --output",
+            "git rev-parse --abbrev-ref HEAD",
         ] {
             assert!(reads(command) && !looks(command), "{command}");
         }

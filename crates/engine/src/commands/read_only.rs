@@ -300,16 +300,16 @@ const GIT_PRINTS: &[&str] = &[
 /// option that is not spelled out here is none of them.
 #[rustfmt::skip]
 const GIT_OPTIONS: &[&str] = &[
-    "abbrev", "abbrev-commit", "after", "all", "all-match", "always", "ancestry-path", "author", "before", "boundary", "branch", "branches", "cached", "cc",
-    "cherry", "cherry-pick", "color", "column", "combined-all-paths", "committer", "contains", "count", "cumulative", "date", "decorate", "deleted",
-    "diff-algorithm", "diff-filter", "directory", "dirstat", "error-unmatch", "exact-match", "exclude", "exclude-standard", "extended-regexp", "find-copies",
+    "abbrev", "abbrev-commit", "abbrev-ref", "absolute-git-dir", "after", "all", "all-match", "always", "ancestry-path", "author", "before", "boundary", "branch", "branches", "cached", "cc",
+    "check", "cherry", "cherry-pick", "color", "column", "combined-all-paths", "committer", "contains", "count", "cumulative", "date", "decorate", "deleted",
+    "diff-algorithm", "diff-filter", "directory", "dirstat", "error-unmatch", "exact-match", "exit-code", "exclude", "exclude-standard", "extended-regexp", "find-copies",
     "find-copies-harder", "find-object", "find-renames", "first-parent", "fixed-strings", "follow", "format", "full-diff", "full-history", "full-index",
-    "full-name", "function-context", "git-dir", "glob", "graph", "grep", "heads", "histogram", "ignore-all-space", "ignore-blank-lines", "ignore-case",
-    "ignore-space-at-eol", "ignore-space-change", "ignored", "indent-heuristic", "inter-hunk-context", "invert-grep", "is-ancestor", "is-inside-work-tree",
+    "full-name", "function-context", "git-common-dir", "git-dir", "glob", "graph", "grep", "heads", "histogram", "ignore-all-space", "ignore-blank-lines", "ignore-case",
+    "ignore-space-at-eol", "ignore-space-change", "ignore-submodules", "ignored", "indent-heuristic", "inter-hunk-context", "invert-grep", "is-ancestor", "is-bare-repository", "is-inside-work-tree",
     "left-only", "left-right", "line-number", "long", "match", "max-count", "merge-base", "merges", "minimal", "modified", "name-only", "name-status", "no-abbrev",
-    "no-abbrev-commit", "no-color", "no-decorate", "no-ext-diff", "no-merges", "no-patch", "no-prefix", "no-renames", "no-textconv", "no-walk", "not",
+    "no-abbrev-commit", "no-color", "no-decorate", "no-ext-diff", "no-index", "no-merges", "no-patch", "no-prefix", "no-renames", "no-textconv", "no-walk", "not", "null",
     "numbered", "numstat", "object-id", "objects", "oneline", "others", "parents", "patch", "patch-with-stat", "patience", "perl-regexp", "pickaxe-all",
-    "pickaxe-regex", "porcelain", "pretty", "raw", "reflog", "regexp-ignore-case", "relative", "relative-date", "remotes", "reverse", "right-only", "root",
+    "pickaxe-regex", "porcelain", "pretty", "quiet", "raw", "reflog", "regexp-ignore-case", "relative", "relative-date", "remotes", "reverse", "right-only", "root",
     "short", "shortstat", "show-prefix", "show-stash", "show-toplevel", "simplify-by-decoration", "since", "skip", "source", "staged", "stage", "stat",
     "stdin", "submodule", "summary", "symbolic-full-name", "tags", "text", "topo-order", "unified", "unmerged", "until", "untracked", "untracked-files",
     "verbose", "verify", "version", "walk-reflogs", "word-diff", "word-diff-regex", "word-regexp",
