@@ -138,7 +138,7 @@ fn the_page_explains_with_the_same_words() {
     assert_eq!(answer, printed);
     let call = json!({ "tool": "Write", "args": { "file_path": "/etc/x", "content": "" }, "mode": "open" });
     assert_eq!(site.post("/api/policy/explain", &call.to_string()).json()["outcome"], "refuse");
-    for bad in [r#"{}"#, r#"{"command":"ls","mode":"x"}"#, r#"{"command":"ls","tool":"Bash"}"#, r#"{"tool":"None"}"#] {
+    for bad in ["{}", r#"{"command":"ls","mode":"x"}"#, r#"{"command":"ls","tool":"Bash"}"#, r#"{"tool":"None"}"#] {
         assert_eq!(site.post("/api/policy/explain", bad).status, 400, "{bad}");
     }
     assert_eq!(site.stop(), Some(0));

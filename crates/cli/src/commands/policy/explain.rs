@@ -70,10 +70,12 @@ pub(crate) struct RuleOrigin {
     from: String,
 }
 
+type EngineSession = (Arc<Engine>, Arc<Session>);
+
 /// Answers queries. Keeps one engine for each dialect and mode, so that it never calls tools.
 pub(crate) struct Explainer {
     caller: Caller,
-    engines: Mutex<HashMap<(String, &'static str), (Arc<Engine>, Arc<Session>)>>,
+    engines: Mutex<HashMap<(String, &'static str), EngineSession>>,
 }
 
 impl Explainer {
@@ -119,7 +121,7 @@ impl Explainer {
         Ok(Explained { explanation, dialect: dialect.name.to_owned(), rules, mode_from, sandbox })
     }
 
-    fn session(&self, bench: &Bench, dialect: &str, mode: Mode) -> Result<(Arc<Engine>, Arc<Session>), Fault> {
+    fn session(&self, bench: &Bench, dialect: &str, mode: Mode) -> Result<EngineSession, Fault> {
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (dialect.to_owned(), mode.name());
         if let Some((engine, session)) = engines.get(&key) {
@@ -144,8 +146,7 @@ fn command_tool(engine: &Engine) -> Option<String> {
         let needs = spec.schema["required"].as_array().is_some_and(|it| it.iter().any(|name| name == "command"));
         takes && needs && spec.effects.has(Effects::EXECUTES)
     };
-    let found = engine.specs().find(|spec| runs_line(spec)).map(|spec| spec.name.clone());
-    found
+    engine.specs().find(|spec| runs_line(spec)).map(|spec| spec.name.clone())
 }
 
 fn origins(settings: &Settings, key: &str) -> String {
