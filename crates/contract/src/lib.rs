@@ -16,6 +16,7 @@ mod paths;
 mod patience;
 pub mod ports;
 mod profile;
+mod project_files;
 mod reply;
 mod taint;
 mod tool;
@@ -36,6 +37,7 @@ pub use paths::{Access, Glob, GlobReach, PathRule, PathRules, Reading, Rights, R
 pub use patience::{is_patient, patiently};
 pub use ports::{Port, PortSet};
 pub use profile::Profile;
+pub use project_files::{PROJECT_FILES, ProjectFile};
 pub use reply::{Cut, Form, Keep, Media, Refusal, Reply, SavedText};
 pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;

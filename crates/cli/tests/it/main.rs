@@ -17,6 +17,7 @@ mod model;
 mod outside;
 mod pages;
 mod policy;
+mod plain_git;
 mod reference;
 mod rules;
 mod running;

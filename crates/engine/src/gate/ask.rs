@@ -1,9 +1,12 @@
 //! What a person is asked before a call, and the answers.
 
-use helve_contract::{Call, Effects, async_trait};
+use helve_contract::{Call, Effects, ProjectFile, async_trait};
 use serde_json::Value;
 
-use super::{deed::Deed, given, suggest};
+use super::{
+    deed::{Deed, Target},
+    given, suggest,
+};
 use crate::commands::{show_command, visible};
 
 /// Somebody who says yes or no to a call: a terminal, a client, a callback.
@@ -121,16 +124,31 @@ pub(super) fn question(deed: &Deed<'_>, why: &str) -> Question {
         tool: deed.spec.name.clone(),
         summary: bounded(summary),
         commands,
-        paths: deed.targets.iter().map(super::deed::Target::shown).collect(),
+        paths: deed.targets.iter().map(Target::shown).collect(),
         diff: Some(bounded(texts.diff.join("\n"))).filter(|it| !it.is_empty()),
         arguments: texts.arguments,
         folder,
-        why: visible(why),
+        why: visible(&with_runners(why, deed)),
         grant: given::grant_in_words(deed),
         rules: suggestion.rules,
         broader: suggestion.broader,
         effects: deed.spec.effects,
     }
+}
+
+/// The reason, and for each file that another program runs without being told to, which program that is.
+fn with_runners(why: &str, deed: &Deed<'_>) -> String {
+    let mut text = why.to_owned();
+    if deed.command.is_some() || !deed.spec.effects.has(Effects::WRITES) {
+        return text;
+    }
+    for target in &deed.targets {
+        let (Target::Inside { relative: path, .. } | Target::Outside(path)) = target;
+        if let Some(row) = ProjectFile::find(path) {
+            text += &format!("; {} is run by {}", target.shown(), row.run_by);
+        }
+    }
+    text
 }
 
 /// What a call without a command does, in one line: the files or the address, or else short arguments.
@@ -140,7 +158,7 @@ fn summary(deed: &Deed<'_>) -> String {
         ([], None) if holds_arguments(deed) => format!("{} {}", deed.spec.name, visible(&deed.args.to_string())),
         ([], None) => deed.spec.name.clone(),
         (targets, None) => {
-            let paths: Vec<_> = targets.iter().map(super::deed::Target::shown).collect();
+            let paths: Vec<_> = targets.iter().map(Target::shown).collect();
             format!("{} {}", deed.spec.name, paths.join(", "))
         }
     }

@@ -13,6 +13,7 @@ use std::{
     thread,
 };
 
+use helve_contract::ProjectFile;
 use serde::{Deserialize, Serialize};
 
 use super::{protected_names::ProtectedNames, stamp::Stamp};
@@ -22,6 +23,22 @@ const MAX_DIRS: usize = 200_000;
 /// So many folders are looked at by one thread.
 const DIRS_PER_THREAD: usize = 2048;
 const MAX_THREADS: usize = 4;
+/// Folders inside of `.git` with many entries, where git keeps no other git folder. One that a command puts there is found
+/// by the link that leads to it.
+pub(super) const INSIDE_GIT: [&str; 12] = [
+    "objects",
+    "refs",
+    "logs",
+    "reftable",
+    "hooks",
+    "info",
+    "branches",
+    "remotes",
+    "lfs",
+    "rr-cache",
+    "rebase-merge",
+    "rebase-apply",
+];
 /// Folders with entries that the kernel makes up.
 const NOT_ON_DISK: [&str; 3] = ["/proc", "/sys", "/dev"];
 
@@ -31,17 +48,26 @@ pub(super) struct Dir {
     stamp: Stamp,
     /// Entries with protected names, as bytes.
     protected: Vec<Vec<u8>>,
+    /// Entries that programs run outside of the sandbox without being told to, as bytes.
+    project: Vec<Vec<u8>>,
     /// Whether it has an entry `.git`.
     pub(super) is_repository: bool,
+    /// Whether git takes it for a git folder: a `.git`, a bare repository, a submodule's or a worktree's folder.
+    pub(super) is_git_dir: bool,
 }
 
 impl Dir {
     pub(super) fn protected(&self) -> impl Iterator<Item = OsString> {
         self.protected.iter().cloned().map(OsString::from_vec)
     }
+
+    pub(super) fn project(&self) -> impl Iterator<Item = OsString> {
+        self.project.iter().cloned().map(OsString::from_vec)
+    }
 }
 
-/// The folders beneath a root, but not those inside of protected places and repositories' own folders.
+/// The folders beneath a root, but not those inside of protected places. Of `.git` those where git folders of submodules
+/// and worktrees lie.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirIndex {
     dirs: HashMap<PathBuf, Dir>,
@@ -83,7 +109,7 @@ impl DirIndex {
                 self.is_partial = true;
                 continue;
             }
-            let Some((entry, inner)) = list(&dir, dir == root, names) else {
+            let Some((entry, inner)) = list(&dir, root, names) else {
                 self.dirs.remove(&dir);
                 continue;
             };
@@ -160,21 +186,42 @@ impl DirIndex {
 }
 
 /// Lists a folder: itself, and the folders in it that are indexed too. Nothing where it is no folder.
-fn list(path: &Path, is_root: bool, names: &ProtectedNames) -> Option<(Dir, Vec<PathBuf>)> {
+fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<PathBuf>)> {
     // Before the listing: what changes meanwhile is noticed next time.
     let about = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
-    let mut dir = Dir { stamp: Stamp::of(&about), protected: Vec::new(), is_repository: false };
+    let mut dir = Dir {
+        stamp: Stamp::of(&about),
+        protected: Vec::new(),
+        project: Vec::new(),
+        is_repository: false,
+        is_git_dir: false,
+    };
     let mut inner = Vec::new();
+    let beneath = path.strip_prefix(root).unwrap_or(path);
+    let is_inside_git = beneath.components().any(|part| part.as_os_str() == ".git");
+    let mut parts = [false; 4];
     for entry in entries(path, about.permissions().mode()) {
         let name = entry.file_name();
+        for (part, known) in parts.iter_mut().zip(["HEAD", "objects", "refs", "commondir"]) {
+            *part |= name == known;
+        }
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if names.is_repository(&name) {
             dir.is_repository = true;
-        } else if names.is_protected(&name, is_root) {
+            if is_dir {
+                inner.push(entry.path());
+            }
+        } else if names.is_protected(&name, path == root) {
             dir.protected.push(name.into_vec());
-        } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            inner.push(entry.path());
+        } else if is_dir {
+            if !(is_inside_git && INSIDE_GIT.iter().any(|it| name == *it)) {
+                inner.push(entry.path());
+            }
+        } else if names.has_git() && ProjectFile::find(&beneath.join(&name)).is_some() {
+            dir.project.push(name.into_vec());
         }
     }
+    dir.is_git_dir = matches!(parts, [true, true, true, _] | [true, _, _, true]) && names.has_git();
     Some((dir, inner))
 }
 

@@ -222,87 +222,6 @@ fn entry(mut tree: &[u8], name: &[u8], bytes: usize) -> Option<String> {
     None
 }
 
-/// Keys of a repository's settings that name programs, and those that lead to other settings. What is not known to be
-/// harmless counts as one.
-pub(super) fn program_keys(config: &str) -> BTreeSet<String> {
-    const HARMLESS: [&str; 14] = [
-        "branch.",
-        "user.",
-        "extensions.",
-        "init.",
-        "pull.",
-        "push.",
-        "fetch.",
-        "gc.",
-        "pack.",
-        "color.",
-        "advice.",
-        "index.",
-        "lfs.repositoryformatversion",
-        "feature.",
-    ];
-    const HARMLESS_ENDS: [(&str, &[&str]); 4] = [
-        (
-            "core.",
-            &[
-                "repositoryformatversion",
-                "filemode",
-                "bare",
-                "logallrefupdates",
-                "ignorecase",
-                "precomposeunicode",
-                "symlinks",
-                "autocrlf",
-                "eol",
-                "safecrlf",
-                "quotepath",
-                "untrackedcache",
-                "sparsecheckout",
-                "sparsecheckoutcone",
-                "abbrev",
-                "commentchar",
-                "compression",
-                "longpaths",
-                "whitespace",
-            ],
-        ),
-        (
-            "remote.",
-            &["url", "fetch", "pushurl", "tagopt", "prune", "mirror", "promisor", "partialclonefilter", "push"],
-        ),
-        ("submodule.", &["active", "url", "branch", "ignore", "fetchrecursesubmodules", "recurse"]),
-        ("commit.", &["gpgsign", "verbose", "status", "cleanup"]),
-    ];
-    let mut section = String::new();
-    let mut keys = BTreeSet::new();
-    for line in config.lines().map(str::trim) {
-        let line = if let Some(head) = line.strip_prefix('[') {
-            let Some((name, rest)) = head.split_once(']') else {
-                keys.insert("a line that git reads in its own way".to_owned());
-                continue;
-            };
-            section = name.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-            rest.trim()
-        } else {
-            line
-        };
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        let key = line.split(['=', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
-        let whole = format!("{section}.{key}");
-        let group = section.split('.').next().unwrap_or_default();
-        let is_harmless = HARMLESS.iter().any(|it| whole.starts_with(it))
-            || HARMLESS_ENDS
-                .iter()
-                .any(|(head, ends)| head.trim_end_matches('.') == group && ends.contains(&key.as_str()));
-        if !is_harmless {
-            keys.insert(whole);
-        }
-    }
-    keys
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,22 +278,5 @@ mod tests {
         refs.update(&top, true);
         assert_eq!(refs.trusted, [id("a"), id("b"), id("c"), id("e")].into());
         fs::remove_dir_all(top).unwrap();
-    }
-
-    #[test]
-    fn settings_of_git_that_run_programs_are_seen() {
-        let plain = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[remote \"origin\"]\n\turl = x\n\tfetch = +refs\n\
-                     [branch \"main\"]\n\tremote = origin\n";
-        assert!(program_keys(plain).is_empty(), "{:?}", program_keys(plain));
-        for (config, key) in [
-            ("[core]\n\tfsmonitor = ./x\n", "core.fsmonitor"),
-            ("[core] sshCommand = x", "core.sshcommand"),
-            ("[include]\npath=x", "include.path"),
-            ("[filter \"x\"]\nclean = y", "filter.clean"),
-            ("[remote \"o\"]\nuploadpack = y", "remote.uploadpack"),
-            ("[alias]\nx = !y", "alias.x"),
-        ] {
-            assert_eq!(program_keys(config).into_iter().collect::<Vec<_>>(), [key]);
-        }
     }
 }

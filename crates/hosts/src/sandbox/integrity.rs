@@ -7,31 +7,30 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{Read as _, Write as _},
+    fs::{self, DirBuilder, OpenOptions},
+    io::Write as _,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::{DirBuilderExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::future::BoxFuture;
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+use crate::supervise::Mounts;
+
 use super::{
     dir_index::DirIndex,
+    git_dirs::GitDirs,
     git_refs::{Refs, hex},
-    items::{self, Differences, Items},
+    git_repair, integrity_notes as notes,
+    items::{self, Differences, GitChange, Items},
+    journal::Journal,
     placeholders,
     protected_names::ProtectedNames,
     quarantine::Batch,
@@ -46,10 +45,6 @@ const KEPT_INDEX: usize = 64;
 const WRITE_INDEX_EVERY: Duration = Duration::from_secs(30);
 /// The most repositories beneath one root whose refs are read.
 const MAX_REPOSITORIES: usize = 32;
-/// The most files that a reply names one by one.
-const MAX_NAMED: usize = 8;
-/// A journal that cannot be read is somebody's who is just writing it, unless it is this old.
-const OLD_JOURNAL: Duration = Duration::from_secs(60);
 
 /// Runs git in the sandbox: the repository's top folder, arguments, input.
 pub(super) type Git = Arc<dyn Fn(PathBuf, Vec<String>, Vec<u8>) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
@@ -75,6 +70,9 @@ struct State {
     /// The items before the commands that run now.
     before: Items,
     refs: BTreeMap<PathBuf, Refs>,
+    /// The git folders at the last look, and those of them that this session's commands made.
+    git: GitDirs,
+    made: GitDirs,
     running: usize,
     journal: Option<Journal>,
     /// What nobody has been told yet.
@@ -92,6 +90,8 @@ struct Pending {
     /// Whether files are moved, or only reported.
     is_enforced: bool,
     git: Git,
+    /// What keeps the git folders as they are.
+    mounts: Mounts,
 }
 
 impl Integrity {
@@ -115,7 +115,7 @@ impl Integrity {
 
     /// Records the state before a command that may write to these roots.
     pub(super) async fn begin(self: &Arc<Self>, roots: &[PathBuf], is_enforced: bool, git: Git) -> Check {
-        let mut pending = Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git };
+        let mut pending = Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git, mounts: Mounts::default() };
         if self.names.is_empty() {
             return Check(None);
         }
@@ -127,12 +127,16 @@ impl Integrity {
             state = on_thread(state, move |state| {
                 if state.running == 0 {
                     let now = state.scan(&integrity);
+                    state.made.retain(&state.git);
                     state.record(now, &integrity);
-                    state.journal = Journal::write(&integrity.quarantine, state);
+                    state.write_journal(&integrity);
                 }
                 state.running += 1;
             })
             .await;
+            let mounts = state.git.mounts(&root, &state.made);
+            pending.mounts.pinned.extend(mounts.pinned);
+            pending.mounts.read_only.extend(mounts.read_only);
             drop(state);
             pending.states.push(shared);
         }
@@ -184,6 +188,7 @@ impl Integrity {
         if state.running > 0 {
             state = self.check(state, is_enforced, git).await;
             state.running = 0;
+            state.made = GitDirs::default();
         }
         state
     }
@@ -205,7 +210,9 @@ impl Integrity {
         let (sender, receiver) = std::sync::mpsc::channel();
         let integrity = self.clone();
         let state = on_thread(state, move |state| {
+            let earlier = state.git.clone();
             let mut now = state.scan(&integrity);
+            state.made.add_new(&earlier, &state.git);
             let found = items::compare(&state.root, &state.before, &mut now);
             _ = sender.send((found, now));
         })
@@ -229,7 +236,8 @@ impl State {
         if has_changed && self.index_written.is_none_or(|at| at.elapsed() > WRITE_INDEX_EVERY) {
             self.store_index(integrity);
         }
-        items::collect(&self.root, &self.index, &integrity.names, own)
+        self.git = if integrity.names.has_git() { GitDirs::find(&self.root, &self.index) } else { GitDirs::default() };
+        items::collect(&self.root, &self.index, &self.git, &integrity.names, own)
     }
 
     /// Takes what is there for the state before the next command.
@@ -325,7 +333,7 @@ impl State {
             };
             for path in away {
                 if !is_enforced {
-                    self.notes.push(created(&path));
+                    self.notes.push(notes::created(&path));
                     integrity.tell(&path, IntegrityOutcome::Changed);
                     continue;
                 }
@@ -337,33 +345,70 @@ impl State {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                     Err(error) => {
                         integrity.tell(&path, IntegrityOutcome::Changed);
-                        self.notes.push(not_moved(&path, &error));
+                        self.notes.push(notes::not_moved(&path, &error));
                     }
                 }
             }
         }
-        self.notes.extend(moved_notes(&moved, &integrity.quarantine));
-        self.notes.extend(kept.iter().take(MAX_NAMED).map(|(path, object)| stays(path, object)));
+        self.notes.extend(notes::moved_notes(&moved, &integrity.quarantine));
+        self.notes.extend(kept.iter().take(notes::MAX_NAMED).map(|(path, object)| notes::stays(path, object)));
         for (path, object) in &kept {
             integrity.tell(path, IntegrityOutcome::Stands((*object).clone()));
         }
-        for path in found.configs.iter().map(|(path, _)| path) {
+        for change in &found.git {
+            self.settle_git(integrity, change, &mut batch, is_enforced);
+            match now.get(&change.path).and_then(|item| item.again(&change.path)) {
+                Some(item) => _ = now.insert(change.path.clone(), item),
+                None => _ = now.remove(&change.path),
+            }
+        }
+        if !found.project.is_empty() {
+            self.notes.push(notes::project_files(&self.root, &found.project));
+        }
+        for path in &found.project {
             integrity.tell(path, IntegrityOutcome::Changed);
         }
         for path in &found.changed {
             let outcome =
                 standing.get(path).map_or(IntegrityOutcome::Changed, |it| IntegrityOutcome::Stands(it.clone()));
             integrity.tell(path, outcome);
-            self.notes.push(standing.get(path).map_or_else(|| changed(path), |object| stays(path, object)));
+            self.notes.push(standing.get(path).map_or_else(|| notes::changed(path), |object| notes::stays(path, object)));
         }
-        self.notes.extend(found.configs.iter().map(|(path, keys)| config(path, keys)));
         // What has been told is not told again while other commands run.
         now.retain(|path, _| !moved.iter().any(|(gone, _)| path.starts_with(gone)));
         items::read_contents(&self.root, &mut now, &self.before);
         self.before = now;
         if self.journal.is_some() {
-            self.journal = Journal::write(&integrity.quarantine, self);
+            self.write_journal(integrity);
         }
+    }
+
+    /// Undoes what a command did to a file of a git folder, and writes down what to say.
+    fn settle_git(&mut self, integrity: &Integrity, change: &GitChange, batch: &mut Batch, is_enforced: bool) {
+        let others: Vec<PathBuf> = integrity.roots.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        let Some(repair) = git_repair::plan(change, &self.root, &others) else { return };
+        if !is_enforced {
+            integrity.tell(&change.path, IntegrityOutcome::Changed);
+            self.notes.push(repair.warning(&change.path));
+            return;
+        }
+        match repair.apply(change, &self.root, batch) {
+            Ok((note, place)) => {
+                integrity.tell(&change.path, IntegrityOutcome::Moved(place));
+                self.notes.push(note);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                integrity.tell(&change.path, IntegrityOutcome::Changed);
+                self.notes.push(notes::not_moved(&change.path, &error));
+            }
+        }
+    }
+
+    fn write_journal(&mut self, integrity: &Integrity) {
+        // The new one is there before the old one goes.
+        let new = Journal::write(&integrity.quarantine, &self.root, &self.before, &self.refs);
+        self.journal = new;
     }
 
     fn index_file(&self, integrity: &Integrity) -> Option<PathBuf> {
@@ -371,7 +416,8 @@ impl State {
         if integrity.quarantine.starts_with(&self.root) || integrity.names.only_at_root() {
             return None;
         }
-        let text = [self.root.as_os_str().as_bytes(), b"\0", integrity.names.text().as_bytes()].concat();
+        // The number counts the changes of the format.
+        let text = [self.root.as_os_str().as_bytes(), b"\0" as &[u8], b"2", integrity.names.text().as_bytes()].concat();
         let name = hex(&Sha256::digest(text)[..16]);
         Some(integrity.quarantine.join("index").join(name))
     }
@@ -396,6 +442,11 @@ impl State {
 }
 
 impl Check {
+    /// The mounts that keep git folders as they are while the command runs.
+    pub(super) fn mounts(&self) -> Mounts {
+        self.0.as_ref().map(|pending| pending.mounts.clone()).unwrap_or_default()
+    }
+
     /// To be called when the command and all that it started have ended; what to tell.
     pub(crate) async fn finish(mut self) -> Vec<String> {
         match self.0.take() {
@@ -439,7 +490,7 @@ impl Pending {
                 state.journal = None;
             }
             if state.index.is_partial() && !state.has_told_partial {
-                let note = partial(&state.root);
+                let note = notes::partial(&state.root);
                 state.notes.push(note);
                 state.has_told_partial = true;
             }
@@ -511,154 +562,4 @@ fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
     open.write_all(bytes)?;
     fs::rename(aside, file)
-}
-
-/// A file that says that commands run, and what was there before them. Its writer holds a lock on it.
-struct Journal {
-    path: PathBuf,
-    _lock: File,
-}
-
-#[derive(Serialize, Deserialize)]
-struct JournalContent {
-    root: Vec<u8>,
-    items: Vec<(Vec<u8>, items::Item)>,
-    refs: Vec<(Vec<u8>, Refs)>,
-}
-
-impl Journal {
-    fn write(quarantine: &Path, state: &State) -> Option<Self> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        let content = JournalContent {
-            root: bytes(&state.root),
-            items: state.before.iter().map(|(path, item)| (bytes(path), item.clone())).collect(),
-            refs: state.refs.iter().map(|(path, refs)| (bytes(path), refs.clone())).collect(),
-        };
-        let content = postcard::to_allocvec(&content).ok()?;
-        let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let path = quarantine.join("running").join(format!("{}-{number}", std::process::id()));
-        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path);
-        let mut lock = match open() {
-            Err(_) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
-                open().ok()?
-            }
-            Ok(file) => file,
-        };
-        flock(&lock, FlockOperation::LockExclusive).ok()?;
-        lock.write_all(&content).ok()?;
-        Some(Self { path, _lock: lock })
-    }
-
-    /// The records of commands on this root whose engine was killed, the latest first: the last one to be used is the
-    /// earliest.
-    fn abandoned(quarantine: &Path, root: &Path) -> Vec<(Items, BTreeMap<PathBuf, Refs>)> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(quarantine.join("running")).into_iter().flatten().flatten() {
-            let Ok(mut file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(entry.path()) else {
-                continue;
-            };
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-                continue;
-            }
-            let mut bytes = Vec::new();
-            let written = file.metadata().and_then(|about| about.modified());
-            let (Ok(_), Ok(written)) = (file.read_to_end(&mut bytes), written) else { continue };
-            let Ok(content) = postcard::from_bytes::<JournalContent>(&bytes) else {
-                if written.elapsed().is_ok_and(|age| age > OLD_JOURNAL) {
-                    _ = fs::remove_file(entry.path());
-                }
-                continue;
-            };
-            if content.root != root.as_os_str().as_bytes() {
-                continue;
-            }
-            let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
-            let items = content.items.into_iter().map(|(at, item)| (path(at), item)).collect();
-            let refs = content.refs.into_iter().map(|(at, refs)| (path(at), refs)).collect();
-            _ = fs::remove_file(entry.path());
-            found.push((written, (items, refs)));
-        }
-        found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
-        found.into_iter().map(|(_, record)| record).collect()
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        _ = fs::remove_file(&self.path);
-    }
-}
-
-const WHY: &str = "programs and agents obey a file of that name without asking";
-
-fn moved_notes(moved: &[(PathBuf, PathBuf)], quarantine: &Path) -> Vec<String> {
-    let one = |(path, place): &(PathBuf, PathBuf)| {
-        format!(
-            "{} is protected and was created while commands ran. It was moved to {}, because {WHY}. Ask the user to look \
-             at it and to put it in place",
-            path.display(),
-            place.display()
-        )
-    };
-    let mut notes: Vec<String> = moved.iter().take(MAX_NAMED).map(one).collect();
-    if moved.len() > MAX_NAMED {
-        let place = moved.first().and_then(|(_, place)| place.parent()).unwrap_or(quarantine);
-        notes.push(format!(
-            "{} more protected files were created while commands ran and were moved to {}; origins.txt there lists them",
-            moved.len() - MAX_NAMED,
-            place.display()
-        ));
-    }
-    notes
-}
-
-fn stays(path: &Path, object: &str) -> String {
-    format!(
-        "{} is protected and was written while commands ran. It stays, because the same content stands in commit {:.12}, \
-         which was there before. Tell the user: {WHY}",
-        path.display(),
-        object
-    )
-}
-
-fn changed(path: &Path) -> String {
-    format!(
-        "{} is protected, but was changed while this command ran; the kernel could not prevent that here. Show the user \
-         what changed before anything uses it",
-        path.display()
-    )
-}
-
-fn created(path: &Path) -> String {
-    format!(
-        "{} is protected, but was created while this command ran, outside of a sandbox. Show it to the user before anything \
-         uses it",
-        path.display()
-    )
-}
-
-fn not_moved(path: &Path, error: &std::io::Error) -> String {
-    format!(
-        "{} is protected and was created while commands ran. It could not be moved away ({error}). Tell the user to remove \
-         it: {WHY}",
-        path.display()
-    )
-}
-
-fn config(path: &Path, keys: &[String]) -> String {
-    format!(
-        "{} was written while commands ran and has settings that can make git run programs ({}). Show it to the user before \
-         git is used there",
-        path.display(),
-        keys.join(", ")
-    )
-}
-
-fn partial(root: &Path) -> String {
-    format!(
-        "{} has more folders than are checked after a command; new protected files in the deepest ones are not noticed",
-        root.display()
-    )
 }

@@ -1,11 +1,11 @@
 //! The protected files and folders beneath a root, as they are at one moment, and what differs between two moments.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fs,
     io::Read as _,
     os::unix::{
-        ffi::OsStrExt as _,
+        ffi::{OsStrExt as _, OsStringExt as _},
         fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
@@ -16,13 +16,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     dir_index::{DirIndex, entries},
-    git_refs::program_keys,
+    git_dirs::GitDirs,
     protected_names::{ProtectedNames, is_within},
     stamp::Stamp,
 };
 
 /// The most entries of one protected folder that are looked at. Of a larger folder only the folder itself is.
 const MAX_ENTRIES: usize = 512;
+/// The largest file of a git folder that is put back when a command has changed it.
+const MAX_ORIGINAL: usize = 256 << 10;
 /// The largest file whose content is compared.
 pub(super) const MAX_CONTENT: u64 = 1 << 20;
 
@@ -36,11 +38,27 @@ enum Kind {
 
 /// By which rule an item is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Rule {
+pub(super) enum Rule {
     /// It may be neither made nor changed.
     Fixed,
-    /// The settings of a repository, which a command may make. What programs they name counts.
-    Config,
+    /// The same, in a git folder: what was there before is put back.
+    GitFixed,
+    /// Settings of git, which a command may make. Only settings that run nothing stay.
+    GitConfig,
+    /// A file named `.git`, which leads to a git folder.
+    GitLink,
+    /// A file that names the folder with the settings of a git folder.
+    GitCommonDir,
+    /// The steps of a rebase, some of which run commands.
+    GitSteps,
+    /// A file that programs run outside of the sandbox. It may be made and changed; the user is told.
+    Project,
+}
+
+impl Rule {
+    fn is_git(self) -> bool {
+        !matches!(self, Self::Fixed | Self::Project)
+    }
 }
 
 /// A protected file or folder, or something in such a folder.
@@ -53,11 +71,29 @@ pub(super) struct Item {
     depth: usize,
     /// A hash of the content, where it was read.
     content: Option<[u8; 32]>,
-    programs: BTreeSet<String>,
+    mode: u32,
+    /// Of a file in a git folder what is in it, of a link there where it leads.
+    bytes: Option<Vec<u8>>,
 }
 
 /// Items by their paths.
 pub(super) type Items = BTreeMap<PathBuf, Item>;
+
+/// What a command did to a file of a git folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GitChange {
+    pub(super) path: PathBuf,
+    pub(super) rule: Rule,
+    pub(super) before: Option<Original>,
+}
+
+/// A file or link as it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Original {
+    pub(super) is_link: bool,
+    pub(super) mode: u32,
+    pub(super) bytes: Vec<u8>,
+}
 
 /// What a command did to protected places.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,51 +102,74 @@ pub(super) struct Differences {
     pub(super) new: Vec<(PathBuf, Vec<PathBuf>)>,
     /// Files whose content was changed in place.
     pub(super) changed: Vec<PathBuf>,
-    /// Settings of repositories, with keys that were not there before.
-    pub(super) configs: Vec<(PathBuf, Vec<String>)>,
+    /// Files of git folders.
+    pub(super) git: Vec<GitChange>,
+    /// Files that programs run outside of the sandbox.
+    pub(super) project: Vec<PathBuf>,
 }
 
 impl Differences {
     pub(super) fn is_empty(&self) -> bool {
-        self.new.is_empty() && self.changed.is_empty() && self.configs.is_empty()
+        self.new.is_empty() && self.changed.is_empty() && self.git.is_empty() && self.project.is_empty()
     }
 }
 
 /// Collects the items of an index that is up to date. What is within `skipped` is Helve's own.
-pub(super) fn collect(root: &Path, index: &DirIndex, names: &ProtectedNames, skipped: Option<&Path>) -> Items {
-    let mut found = Collector { items: Items::new(), skipped };
+pub(super) fn collect(
+    root: &Path,
+    index: &DirIndex,
+    git: &GitDirs,
+    names: &ProtectedNames,
+    skipped: Option<&Path>,
+) -> Items {
+    let mut found = Collector { items: Items::new(), root, skipped };
+    for (dir, entry) in index.iter() {
+        for name in entry.project().take(MAX_ENTRIES) {
+            found.add_one(&dir.join(name), Rule::Project);
+        }
+    }
     for (dir, entry) in index.iter() {
         for name in entry.protected() {
-            found.add(&dir.join(name));
-        }
-        if entry.is_repository {
-            found.add_repository(&dir.join(".git"), names, dir == root);
+            found.add(&dir.join(name), Rule::Fixed);
         }
     }
     for place in &names.places {
-        found.add(&root.join(place));
+        found.add(&root.join(place), Rule::Fixed);
     }
     if names.home.starts_with(root) {
         for place in &names.at_home {
-            found.add(&names.home.join(place));
+            found.add(&names.home.join(place), Rule::Fixed);
         }
+    }
+    for link in &git.links {
+        found.add_one(link, Rule::GitLink);
+    }
+    for dir in &git.dirs {
+        found.add_git_dir(dir, names);
     }
     found.items
 }
 
 struct Collector<'a> {
     items: Items,
+    root: &'a Path,
     skipped: Option<&'a Path>,
 }
 
 impl Collector<'_> {
-    fn add(&mut self, path: &Path) {
+    fn add(&mut self, path: &Path, rule: Rule) {
         let Some(about) = self.look(path) else { return };
         let mut inside = Vec::new();
         let whole = !about.is_dir() || list(path, about.permissions().mode(), 1, &mut inside);
-        self.items.insert(path.to_owned(), Item::new(&about, Rule::Fixed, 0));
+        self.items.insert(path.to_owned(), Item::new(&about, rule, 0));
         for (path, about, depth) in inside.into_iter().filter(|_| whole) {
-            self.items.insert(path, Item::new(&about, Rule::Fixed, depth));
+            self.items.insert(path, Item::new(&about, rule, depth));
+        }
+    }
+
+    fn add_one(&mut self, path: &Path, rule: Rule) {
+        if let Some(about) = self.look(path) {
+            self.items.insert(path.to_owned(), Item::new(&about, rule, 0));
         }
     }
 
@@ -119,34 +178,49 @@ impl Collector<'_> {
         if is_own { None } else { fs::symlink_metadata(path).ok() }
     }
 
-    fn add_repository(&mut self, git: &Path, names: &ProtectedNames, is_root: bool) {
-        if !fs::symlink_metadata(git).is_ok_and(|about| about.is_dir()) {
-            return;
-        }
-        for name in names.in_repository(is_root) {
+    /// What in a git folder makes git run programs, or leads to something that does.
+    fn add_git_dir(&mut self, git: &Path, names: &ProtectedNames) {
+        for name in ["config", "config.worktree"] {
             let path = git.join(name);
-            match name.as_str() {
-                "config" => {
-                    if let Some(about) = self.look(&path) {
-                        self.items.insert(path, Item::new(&about, Rule::Config, 0));
-                    }
-                }
-                // Git makes the folder, with samples that it does not run.
-                "hooks" => {
-                    let Some(about) = self.look(&path) else { continue };
-                    if !about.is_dir() {
-                        self.add(&path);
-                        continue;
-                    }
-                    for entry in entries(&path, about.permissions().mode()).iter().take(MAX_ENTRIES) {
-                        if entry.path().extension().is_none_or(|end| end != "sample") {
-                            self.add(&entry.path());
-                        }
-                    }
-                }
-                _ => self.add(&path),
+            let Some(about) = self.look(&path) else { continue };
+            let rule = if about.is_file() { Rule::GitConfig } else { Rule::GitFixed };
+            self.items.insert(path.clone(), Item::new(&about, rule, 0));
+            if about.is_symlink() && let Some(real) = self.behind(&path) {
+                self.add_one(&real, Rule::GitConfig);
             }
         }
+        self.add_one(&git.join("commondir"), Rule::GitCommonDir);
+        self.add_one(&git.join("rebase-merge/git-rebase-todo"), Rule::GitSteps);
+        // Git makes these folders, with samples that it does not run.
+        for name in ["hooks", "remotes", "branches"] {
+            let path = git.join(name);
+            let Some(about) = self.look(&path) else { continue };
+            if about.is_dir() {
+                self.add_entries(&path, about.permissions().mode());
+                continue;
+            }
+            self.add(&path, Rule::GitFixed);
+            if let Some(real) = self.behind(&path).filter(|real| real.is_dir()) {
+                self.add_entries(&real, 0o700);
+            }
+        }
+        // A bare repository's folder has no name that tells it, so what is protected by name is only that of `.git`.
+        let known = ["config", "config.worktree", "commondir", "hooks", "gitdir"];
+        for name in names.in_repository(true).filter(|it| !known.contains(&it.as_str()) && !it.contains('*')) {
+            self.add(&git.join(name), Rule::GitFixed);
+        }
+    }
+
+    fn add_entries(&mut self, dir: &Path, mode: u32) {
+        for entry in entries(dir, mode).iter().take(MAX_ENTRIES) {
+            if entry.path().extension().is_none_or(|end| end != "sample") {
+                self.add(&entry.path(), Rule::GitFixed);
+            }
+        }
+    }
+
+    fn behind(&self, link: &Path) -> Option<PathBuf> {
+        fs::canonicalize(link).ok().filter(|real| real.starts_with(self.root))
     }
 }
 
@@ -174,7 +248,17 @@ impl Item {
             it if it.is_file() => Kind::File,
             _ => Kind::Other,
         };
-        Self { stamp: Stamp::of(about), kind, rule, depth, content: None, programs: BTreeSet::new() }
+        let mode = about.permissions().mode() & 0o777;
+        Self { stamp: Stamp::of(about), kind, rule, depth, content: None, mode, bytes: None }
+    }
+
+    /// The same path as it is now.
+    pub(super) fn again(&self, path: &Path) -> Option<Self> {
+        Some(Self::new(&fs::symlink_metadata(path).ok()?, self.rule, self.depth))
+    }
+
+    fn original(&self) -> Option<Original> {
+        Some(Original { is_link: self.kind == Kind::Other, mode: self.mode, bytes: self.bytes.clone()? })
     }
 
     /// Whether nothing has changed since. A link may lead to something else without that.
@@ -188,19 +272,29 @@ impl Item {
             Kind::Folder => {}
             Kind::File => {
                 let bytes = read_file(path);
-                if self.rule == Rule::Config {
-                    self.programs = program_keys(&String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()));
-                }
-                self.content = bytes.map(|bytes| Sha256::digest(bytes).into());
+                let bytes = if self.rule == Rule::Project { bytes.map(|it| run_part(path, it)) } else { bytes };
+                self.content = bytes.as_ref().map(|bytes| Sha256::digest(bytes).into());
+                self.bytes = bytes.filter(|it| self.rule.is_git() && it.len() <= MAX_ORIGINAL);
             }
             Kind::Other => {
-                self.content = fs::read_link(path).ok().map(|to| {
-                    let text = [to.as_os_str().as_bytes(), &behind(path, root)].concat();
-                    Sha256::digest(text).into()
+                let to = fs::read_link(path).ok();
+                self.content = to.as_ref().map(|to| {
+                    let behind = if self.rule.is_git() { Vec::new() } else { behind(path, root) };
+                    Sha256::digest([to.as_os_str().as_bytes(), &behind].concat()).into()
                 });
+                self.bytes = to.filter(|_| self.rule.is_git()).map(|to| to.into_os_string().into_vec());
             }
         }
     }
+}
+
+/// The part of a project's file that programs run.
+fn run_part(path: &Path, bytes: Vec<u8>) -> Vec<u8> {
+    if path.file_name().is_none_or(|name| !name.eq_ignore_ascii_case("package.json")) {
+        return bytes;
+    }
+    let value = serde_json::from_slice::<serde_json::Value>(&bytes);
+    value.map(|value| value.get("scripts").map(|it| it.to_string().into_bytes()).unwrap_or_default()).unwrap_or(bytes)
 }
 
 /// What a link leads to beneath the root: a file's content, or the names and states of a folder's entries.
@@ -233,15 +327,14 @@ pub(super) fn read_contents(root: &Path, items: &mut Items, before: &Items) {
         match before.get(path) {
             Some(old) if old.content.is_some() && old.still_holds(item) => {
                 item.content = old.content;
-                item.programs.clone_from(&old.programs);
+                item.bytes.clone_from(&old.bytes);
             }
             _ => item.read(path, root),
         }
     }
 }
 
-/// What differs from an earlier moment, whose contents were read. Settings of the repository at the root may not change
-/// at all.
+/// What differs from an earlier moment, whose contents were read.
 pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differences {
     let mut found = Differences::default();
     let paths: Vec<PathBuf> = now.keys().cloned().collect();
@@ -256,27 +349,32 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
         item.read(&path, root);
         let is_same = |old: &Item| match (old.kind, item.kind) {
             (Kind::Folder, Kind::Folder) => true,
-            (a, b) => a == b && old.content.is_some() && old.content == item.content,
+            (a, b) if a != b => false,
+            // Too large to be read.
+            _ if old.content.is_none() && item.content.is_none() => old.stamp.is_same_state(&item.stamp),
+            _ => old.content == item.content,
         };
         // A folder above it was renamed: it is what it was.
         let has_moved_along = |item: &Item| {
             let earlier = by_file.get(&item.stamp.file()).filter(|it| it.stamp.is_same_state(&item.stamp));
-            path.parent() != Some(root) && earlier.is_some_and(|it| is_same(it))
+            path.parent() != Some(root) && earlier.is_some_and(|it| it.rule == item.rule && is_same(it))
         };
         let has_edited = old.is_some_and(|old| old.kind == item.kind && old.stamp.is_same_file(&item.stamp));
         match (old, item.rule) {
             (Some(old), _) if is_same(old) => {}
-            (Some(_), Rule::Config) if path.parent().and_then(Path::parent) == Some(root) => found.changed.push(path),
-            (old, Rule::Config) => {
-                let known = old.map(|old| old.programs.clone()).unwrap_or_default();
-                let more: Vec<String> = item.programs.difference(&known).cloned().collect();
-                if !more.is_empty() {
-                    found.configs.push((path, more));
-                }
+            (None, _) if has_moved_along(item) => {}
+            // A file without anything that runs, such as a manifest without scripts.
+            (None, Rule::Project) if item.content == Some(Sha256::digest([]).into()) => {}
+            (_, Rule::Project) if item.kind != Kind::Folder => found.project.push(path),
+            (_, Rule::Project) => {}
+            (Some(old), rule) if rule.is_git() => {
+                found.git.push(GitChange { path, rule, before: old.original() });
             }
-            (None, Rule::Fixed) if has_moved_along(item) => {}
+            (None, rule @ (Rule::GitConfig | Rule::GitLink | Rule::GitCommonDir | Rule::GitSteps)) => {
+                found.git.push(GitChange { path, rule, before: None });
+            }
             (Some(_), Rule::Fixed) if has_edited => found.changed.push(path),
-            (_, Rule::Fixed) => {
+            _ => {
                 let (depth, kind) = (item.depth, item.kind);
                 let top: PathBuf = (0..=depth)
                     .rev()
@@ -323,7 +421,7 @@ mod tests {
 
         fn items(&mut self) -> Items {
             self.2.update(&self.0, None, &self.1);
-            collect(&self.0, &self.2, &self.1, None)
+            collect(&self.0, &self.2, &GitDirs::find(&self.0, &self.2), &self.1, None)
         }
 
         fn baseline(&mut self) -> Items {
@@ -341,7 +439,8 @@ mod tests {
                 files.iter_mut().for_each(short);
             });
             found.changed.iter_mut().for_each(short);
-            found.configs.iter_mut().for_each(|(path, _)| short(path));
+            found.git.iter_mut().for_each(|change| short(&mut change.path));
+            found.project.iter_mut().for_each(short);
             found
         }
 
@@ -413,21 +512,53 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_may_be_made_but_not_with_hooks_or_programs() {
+    fn finds_what_changed_in_git_folders_with_what_was_there() {
         let mut tree = Tree::new("repositories");
         tree.write("old/.git/config", "[core]\n\tbare = false\n");
+        tree.write("old/.git/hooks/pre-push", "mine");
         let before = tree.baseline();
-        tree.write("sub/.git/config", "[core]\n\tbare = false\n");
         tree.write("sub/.git/hooks/pre-commit.sample", "x");
         assert!(tree.compare(&before).is_empty());
+        tree.write("sub/.git/config", "new");
         tree.write("sub/.git/hooks/pre-commit", "x");
         tree.write("sub/.git/commondir", "..");
-        tree.write("sub/.git/config", "[core]\n\tfsmonitor = x\n");
-        tree.write("old/.git/config", "[core]\n\tbare = false\n[remote \"o\"]\n\turl = x\n");
+        tree.write("old/.git/config", "changed");
+        tree.write("old/.git/hooks/pre-push", "evil");
+        tree.write("other/.git", "gitdir: ../x");
+        for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/x"] {
+            tree.write(&format!("bare/{name}"), "");
+        }
         let found = tree.compare(&before);
-        assert_eq!(new(&found), ["sub/.git/commondir", "sub/.git/hooks/pre-commit"]);
-        assert_eq!(found.configs, [(PathBuf::from("sub/.git/config"), vec!["core.fsmonitor".to_owned()])]);
+        assert_eq!(new(&found), ["bare/hooks/x", "sub/.git/hooks/pre-commit"]);
+        let git: Vec<_> = found.git.iter().map(|it| (it.path.to_str().unwrap(), it.rule)).collect();
+        assert_eq!(git, [
+            ("bare/config", Rule::GitConfig),
+            ("old/.git/config", Rule::GitConfig),
+            ("old/.git/hooks/pre-push", Rule::GitFixed),
+            ("other/.git", Rule::GitLink),
+            ("sub/.git/commondir", Rule::GitCommonDir),
+            ("sub/.git/config", Rule::GitConfig),
+        ]);
+        assert_eq!(found.git[2].before.as_ref().unwrap().bytes, b"mine");
         assert_eq!(found.changed, [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn finds_project_files_that_run_something_else_than_before() {
+        let mut tree = Tree::new("project");
+        tree.write("package.json", r#"{"scripts":{"test":"a"},"version":"1"}"#);
+        tree.write(".husky/pre-commit", "a");
+        let before = tree.baseline();
+        tree.write("package.json", r#"{"scripts":{"test":"a"},"version":"2"}"#);
+        tree.write("sub/package.json", r#"{"version":"2"}"#);
+        assert!(tree.compare(&before).is_empty());
+        tree.write("package.json", r#"{"scripts":{"test":"b"}}"#);
+        tree.write("node_modules/x/package.json", r#"{"scripts":{"test":"b"}}"#);
+        tree.write(".husky/pre-commit", "b");
+        tree.write("sub/.github/workflows/ci.yml", "b");
+        let found = tree.compare(&before);
+        assert_eq!(found.project, [".husky/pre-commit", "package.json", "sub/.github/workflows/ci.yml"].map(PathBuf::from));
+        assert!(new(&found).is_empty());
     }
 
     #[test]

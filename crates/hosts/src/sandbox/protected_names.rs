@@ -62,10 +62,14 @@ impl ProtectedNames {
         is(&self.anywhere) || is_root && is(&self.at_root)
     }
 
+    /// Whether anything of git is protected, and so all git folders are.
+    pub(super) fn has_git(&self) -> bool {
+        !self.in_any_repository.is_empty() || !self.in_root_repository.is_empty()
+    }
+
     /// Whether an entry of a folder makes it a repository.
     pub(super) fn is_repository(&self, name: &OsStr) -> bool {
-        (!self.in_any_repository.is_empty() || !self.in_root_repository.is_empty())
-            && is_same(".git", &name.to_string_lossy())
+        self.has_git() && is_same(".git", &name.to_string_lossy())
     }
 
     /// The names inside of the `.git` of a folder.

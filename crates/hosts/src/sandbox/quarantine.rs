@@ -6,7 +6,10 @@ use std::{
     io::{self, Write as _},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+        },
     },
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
@@ -17,6 +20,8 @@ use rustix::{
     fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat, openat2, renameat_with},
     io::Errno,
 };
+
+use super::items::Original;
 
 /// The most that is copied to another file system, in entries and in bytes. What is larger stays where it is under a name
 /// that nothing obeys.
@@ -77,6 +82,27 @@ impl Batch {
         // A convenience for the user: the reply has the same.
         _ = origin.and_then(|mut file| writeln!(file, "{}\t{}", new_name.display(), path.display()));
         Ok(dir.join(new_name))
+    }
+
+    /// Writes a file or link in the place of one that was taken. No symbolic link is followed on the way to it.
+    pub(super) fn put(&self, root: &Path, path: &Path, original: &Original) -> io::Result<()> {
+        let relative = path.strip_prefix(root).map_err(io::Error::other)?;
+        let name = relative.file_name().ok_or_else(|| io::Error::other("a root is not written"))?;
+        let parent = open_beneath(root, relative.parent().unwrap_or(Path::new("")))?;
+        if original.is_link {
+            return Ok(rustix::fs::symlinkat(OsStr::from_bytes(&original.bytes), &parent, name)?);
+        }
+        // Whole under another name first: git may read it at any moment.
+        let aside = OsString::from(format!(".helve-{}-{}", self.id, self.count));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&parent, &aside, flags, Mode::from_raw_mode(0o600))?);
+        file.write_all(&original.bytes)?;
+        file.set_permissions(Permissions::from_mode(original.mode))?;
+        let done = renameat_with(&parent, &aside, &parent, name, RenameFlags::NOREPLACE);
+        if done.is_err() {
+            _ = rustix::fs::unlinkat(&parent, &aside, rustix::fs::AtFlags::empty());
+        }
+        Ok(done?)
     }
 
     fn open(&mut self) -> io::Result<(PathBuf, OwnedFd)> {

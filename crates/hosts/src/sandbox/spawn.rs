@@ -166,7 +166,7 @@ impl Inner {
                     tell_dir: false,
                     streams: Streams::Separate,
                 };
-                let launch = tokio::task::spawn_blocking(move || inner.launch(&command)).await.ok()?.ok()?;
+                let launch = tokio::task::spawn_blocking(move || inner.launch(&command, Mounts::default())).await.ok()?.ok()?;
                 let mut process = supervise::launch(launch).await.ok()?;
                 let mut output = Vec::new();
                 loop {
@@ -181,7 +181,8 @@ impl Inner {
         })
     }
 
-    fn launch(&self, command: &Command) -> Result<Launch> {
+    /// `git` are the mounts that keep git folders as they are.
+    fn launch(&self, command: &Command, git: Mounts) -> Result<Launch> {
         let found = self.found();
         let Some(level) = found.report.level else { return Err(found.refusal()) };
         environment::check(&command.env)?;
@@ -195,7 +196,11 @@ impl Inner {
         let mounts = if level >= Level::Nested {
             let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
             let SandboxSettings { protected, protected_at_home, .. } = &self.settings;
-            let mut mounts = protect::mounts(writable, protected, protected_at_home, &found.view.home);
+            // The integrity check knows the git folders.
+            let names: Vec<String> = protected.iter().filter(|name| !name.starts_with(".git/")).cloned().collect();
+            let mut mounts = protect::mounts(writable, &names, protected_at_home, &found.view.home);
+            mounts.pinned.extend(git.pinned);
+            mounts.read_only.extend(git.read_only);
             mounts.pinned.extend(setting.above_vault());
             denied.add_to(&mut mounts);
             mounts
@@ -257,7 +262,7 @@ impl Spawn for Sandbox {
         }
         // Before the mounts are chosen: it removes what earlier versions left.
         let check = self.inner.begin_check(command).await;
-        let mut launch = self.inner.launch(command)?;
+        let mut launch = self.inner.launch(command, check.mounts())?;
         launch.check = Some(check);
         Ok(Box::new(supervise::launch(launch).await?))
     }

@@ -1,0 +1,252 @@
+//! The git folders beneath a root: where plain `git` reads settings and hooks from.
+//!
+//! They are `.git` folders, bare repositories, the folders of submodules and worktrees inside of `.git`, and every folder
+//! that a `.git` file, a `commondir` file or a link leads to. The index of folders knows most of them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    dir_index::{DirIndex, INSIDE_GIT},
+    git_config::resolve,
+    items::read_file,
+};
+use crate::supervise::Mounts;
+
+/// The most git folders that mounts protect, those nearest to the root first: each mount costs a command time. The check
+/// after a command restores the others.
+const MAX_MOUNTED: usize = 64;
+/// What is read-only in a git folder that was there before the session's commands.
+const READ_ONLY: [&str; 5] = ["config", "config.worktree", "hooks", "commondir", "info/attributes"];
+
+/// The git folders of a root, and the files and links named `.git` that lead to one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GitDirs {
+    pub(super) dirs: BTreeSet<PathBuf>,
+    pub(super) links: BTreeSet<PathBuf>,
+}
+
+impl GitDirs {
+    /// Finds them in an index that is up to date.
+    pub(super) fn find(root: &Path, index: &DirIndex) -> Self {
+        let mut found = Self::default();
+        for (dir, entry) in index.iter() {
+            if entry.is_git_dir {
+                found.dirs.insert(dir.clone());
+            }
+            if !entry.is_repository {
+                continue;
+            }
+            let git = dir.join(".git");
+            match fs::symlink_metadata(&git) {
+                Ok(about) if about.is_dir() => _ = found.dirs.insert(git),
+                Ok(_) => {
+                    found.dirs.extend(target(&git).filter(|to| to.starts_with(root) && to.is_dir()));
+                    found.links.insert(git);
+                }
+                Err(_) => {}
+            }
+        }
+        let common: Vec<PathBuf> = found.dirs.iter().filter_map(|dir| common_dir(dir)).collect();
+        found.dirs.extend(common.into_iter().filter(|dir| dir.starts_with(root) && dir.is_dir()));
+        found
+    }
+
+    /// Adds what is in the later look and was not in the earlier one.
+    pub(super) fn add_new(&mut self, earlier: &Self, later: &Self) {
+        self.dirs.extend(later.dirs.difference(&earlier.dirs).cloned());
+        self.links.extend(later.links.difference(&earlier.links).cloned());
+    }
+
+    /// Forgets what is no longer there: what is made again may be somebody else's.
+    pub(super) fn retain(&mut self, now: &Self) {
+        self.dirs.retain(|dir| now.dirs.contains(dir));
+        self.links.retain(|link| now.links.contains(link));
+    }
+
+    /// The mounts that keep settings and hooks as they are, but for what the session's commands made.
+    pub(super) fn mounts(&self, root: &Path, made: &Self) -> Mounts {
+        let mut mounts = Mounts::default();
+        let mut dirs: Vec<&PathBuf> = self.dirs.difference(&made.dirs).collect();
+        dirs.sort_by_key(|dir| (dir.components().count(), dir.as_os_str().len()));
+        let mut links: Vec<&PathBuf> = self.links.difference(&made.links).collect();
+        links.sort_by_key(|link| link.components().count());
+        for dir in dirs.into_iter().take(MAX_MOUNTED) {
+            let places: Vec<PathBuf> = READ_ONLY.iter().filter_map(|name| mountable(&dir.join(name), root)).collect();
+            if places.is_empty() {
+                continue;
+            }
+            // A git folder may not be exchanged for another one, nor `.git/modules` above it. A folder that contains a
+            // repository may be moved as a whole.
+            let parts: Vec<PathBuf> = dir.ancestors().take_while(|it| *it != root).map(Path::to_owned).collect();
+            let outermost = parts.iter().rposition(|it| it.file_name().is_some_and(|name| name == ".git"));
+            mounts.pinned.extend(parts.into_iter().take(outermost.unwrap_or(0) + 1).rev());
+            mounts.read_only.extend(places);
+        }
+        mounts.read_only.extend(links.into_iter().take(MAX_MOUNTED).filter_map(|link| mountable(link, root)));
+        for list in [&mut mounts.pinned, &mut mounts.read_only] {
+            let mut seen = BTreeSet::new();
+            list.retain(|path| seen.insert(path.clone()));
+        }
+        mounts
+    }
+}
+
+/// The place to mount for a path: itself, or where a link leads. Nothing outside of the root.
+fn mountable(path: &Path, root: &Path) -> Option<PathBuf> {
+    let about = fs::symlink_metadata(path).ok()?;
+    if !about.is_symlink() {
+        return (about.is_dir() || about.is_file()).then(|| path.to_owned());
+    }
+    fs::canonicalize(path).ok().filter(|real| real.starts_with(root) && real != root)
+}
+
+/// Where a `.git` file or link leads, without links; the end of it need not exist.
+pub(super) fn target(link: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(link).ok()?;
+    if real.is_dir() {
+        return Some(real);
+    }
+    let text = String::from_utf8(read_file(&real)?).ok()?;
+    let to = text.strip_prefix("gitdir: ")?.trim_end_matches(['\r', '\n']);
+    // Git counts from the folder of the name, not from where a link leads.
+    resolve(&link.parent()?.join(to))
+}
+
+/// The folder that a `commondir` file names.
+pub(super) fn common_dir(git_dir: &Path) -> Option<PathBuf> {
+    let text = String::from_utf8(read_file(&fs::canonicalize(git_dir.join("commondir")).ok()?)?).ok()?;
+    resolve(&git_dir.join(text.trim_end_matches(['\r', '\n'])))
+}
+
+/// Whether a command may leave a file named `.git` that leads there: to a git folder that is checked.
+pub(super) fn may_lead_to(target: &Path, root: &Path, other_roots: &[PathBuf]) -> bool {
+    let is_indexed = |root: &PathBuf| {
+        let beneath = target.strip_prefix(root).ok();
+        beneath.is_some_and(|it| it.iter().any(|part| part == ".git") && !it.iter().any(|p| INSIDE_GIT.iter().any(|i| p == *i)))
+    };
+    target.starts_with(root) && target != root || other_roots.iter().any(is_indexed)
+}
+
+/// Whether a command may leave a `commondir` file: only that of a worktree, which leads to the repository around it.
+pub(super) fn is_worktree_common_dir(git_dir: &Path) -> bool {
+    let above = git_dir.parent();
+    above.is_some_and(|it| it.file_name().is_some_and(|name| name == "worktrees"))
+        && common_dir(git_dir).is_some_and(|common| above.and_then(Path::parent) == Some(common.as_path()))
+}
+
+/// A list of steps of a rebase without the steps that run a command; nothing where there are none.
+pub(super) fn without_exec(todo: &str) -> Option<String> {
+    let runs = |line: &&str| matches!(line.split_whitespace().next(), Some("exec" | "x"));
+    todo.lines().any(|line| runs(&line)).then(|| todo.lines().filter(|line| !runs(line)).flat_map(|it| [it, "\n"]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::sandbox::protected_names::ProtectedNames;
+
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("helve-git-dirs-{name}-{}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Self(fs::canonicalize(dir).unwrap())
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn git_dir(&self, name: &str) {
+            for file in ["HEAD", "config", "objects/x", "refs/x", "hooks/x.sample"] {
+                self.write(&format!("{name}/{file}"), "");
+            }
+        }
+
+        fn find(&self) -> GitDirs {
+            let names = ProtectedNames::new(&[], &[".git/config".to_owned()], &[], "/nowhere".into());
+            let mut index = DirIndex::default();
+            index.update(&self.0, None, &names);
+            GitDirs::find(&self.0, &index)
+        }
+
+        fn short<'a>(&self, list: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+            list.into_iter().map(|it| it.strip_prefix(&self.0).unwrap().to_str().unwrap().to_owned()).collect()
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn finds_every_kind_of_git_folder() {
+        let tree = Tree::new("kinds");
+        for dir in [".git", ".git/modules/a/b", "sub/.git", "bare", ".git/objects/hidden", "elsewhere/x"] {
+            tree.git_dir(dir);
+        }
+        tree.write(".git/worktrees/w/HEAD", "");
+        tree.write(".git/worktrees/w/commondir", "../..\n");
+        tree.write("s/.git", "gitdir: ../.git/objects/hidden\n");
+        tree.write("w/.git", "gitdir: /nowhere/at/all\n");
+        tree.write("empty/.git/config", "");
+        tree.write("odd/HEAD", "");
+        tree.write("odd/commondir", "../elsewhere/y\n");
+        tree.write("elsewhere/y/config", "");
+        fs::create_dir(tree.0.join("l")).unwrap();
+        symlink("../elsewhere/x", tree.0.join("l/.git")).unwrap();
+        let found = tree.find();
+        assert_eq!(tree.short(&found.dirs), [
+            ".git",
+            ".git/modules/a/b",
+            ".git/objects/hidden",
+            ".git/worktrees/w",
+            "bare",
+            "elsewhere/x",
+            "elsewhere/y",
+            "empty/.git",
+            "odd",
+            "sub/.git",
+        ]);
+        assert_eq!(tree.short(&found.links), ["l/.git", "s/.git", "w/.git"]);
+    }
+
+    #[test]
+    fn mounts_hold_what_was_there_and_leave_open_what_commands_made() {
+        let tree = Tree::new("mounts");
+        for dir in [".git", ".git/modules/s", "a/sub/.git", "mine/.git"] {
+            tree.git_dir(dir);
+        }
+        tree.write("a/s/.git", "gitdir: ../../.git/modules/s\n");
+        let made = GitDirs { dirs: [tree.0.join("mine/.git")].into(), links: BTreeSet::new() };
+        let mounts = tree.find().mounts(&tree.0, &made);
+        assert_eq!(tree.short(&mounts.pinned), [".git", "a/sub/.git", ".git/modules", ".git/modules/s"]);
+        let places = [".git", "a/sub/.git", ".git/modules/s"].map(|dir| ["config", "hooks"].map(|it| format!("{dir}/{it}")));
+        assert_eq!(tree.short(&mounts.read_only), [&places.concat()[..], &["a/s/.git".to_owned()]].concat());
+    }
+
+    #[test]
+    fn links_must_lead_to_git_folders_that_are_checked() {
+        let others = [PathBuf::from("/other")];
+        let may = |to: &str| may_lead_to(Path::new(to), Path::new("/w"), &others);
+        assert!(may("/w/.git/modules/s") && may("/w/x") && may("/other/.git/worktrees/w"));
+        assert!(!may("/") && !may("/w") && !may("/tmp/x") && !may("/other/x") && !may("/other/.git/objects/x"));
+    }
+
+    #[test]
+    fn steps_that_run_commands_leave_a_rebase() {
+        assert_eq!(without_exec("pick 1 a\n# exec\n"), None);
+        assert_eq!(without_exec("pick 1 exec\n x evil\nexec\tevil\npick 2\n").as_deref(), Some("pick 1 exec\npick 2\n"));
+    }
+}

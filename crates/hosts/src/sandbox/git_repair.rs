@@ -1,0 +1,85 @@
+//! Undoing what a command did to a file of a git folder, where git would run something by it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    git_config::{self, Verdict},
+    git_dirs,
+    integrity_notes as notes,
+    items::{GitChange, Original, Rule, read_file},
+    quarantine::Batch,
+};
+
+/// What to do about a change.
+pub(super) enum Repair {
+    /// The file goes to the quarantine folder. What was there before is put back.
+    Undo,
+    /// The settings file gets this text, without these settings.
+    Settings(String, Vec<String>),
+    /// The list of steps gets this text.
+    Steps(String),
+}
+
+/// What to do about a change; nothing where git runs nothing by it.
+pub(super) fn plan(change: &GitChange, root: &Path, other_roots: &[PathBuf]) -> Option<Repair> {
+    let git_dir = change.path.parent()?;
+    let before = change.before.as_ref().filter(|it| !it.is_link).map(|it| &it.bytes[..]);
+    match change.rule {
+        Rule::GitConfig => match read_file(&change.path).map(|now| git_config::judge(before, &now, git_dir, root)) {
+            Some(Verdict::Keep) => None,
+            Some(Verdict::Rewrite(text, removed)) => Some(Repair::Settings(text, removed)),
+            Some(Verdict::Unreadable) | None => Some(Repair::Undo),
+        },
+        Rule::GitLink => {
+            let to = git_dirs::target(&change.path);
+            let is_safe = to.is_some_and(|to| git_dirs::may_lead_to(&to, root, other_roots));
+            (!is_safe).then_some(Repair::Undo)
+        }
+        Rule::GitCommonDir => (!git_dirs::is_worktree_common_dir(git_dir)).then_some(Repair::Undo),
+        Rule::GitSteps => {
+            let Some(text) = read_file(&change.path) else { return Some(Repair::Undo) };
+            git_dirs::without_exec(&String::from_utf8_lossy(&text)).map(Repair::Steps)
+        }
+        Rule::GitFixed | Rule::Fixed | Rule::Project => Some(Repair::Undo),
+    }
+}
+
+impl Repair {
+    /// What to say where nothing may be moved.
+    pub(super) fn warning(&self, path: &Path) -> String {
+        match self {
+            Self::Settings(_, keys) => notes::settings_stay(path, keys),
+            Self::Undo | Self::Steps(_) => notes::created(path),
+        }
+    }
+
+    /// Does it; what to say, and where the file is that the command wrote.
+    pub(super) fn apply(self, change: &GitChange, root: &Path, batch: &mut Batch) -> io::Result<(String, PathBuf)> {
+        let path = &change.path;
+        let mode = fs::symlink_metadata(path).map_or(0o644, |about| about.permissions().mode() & 0o777);
+        let place = batch.take(root, path)?;
+        let file = |text: String| Original { is_link: false, mode: mode | 0o600, bytes: text.into_bytes() };
+        let note = match self {
+            Self::Settings(text, keys) => {
+                batch.put(root, path, &file(text))?;
+                notes::settings_removed(path, &keys, &place)
+            }
+            Self::Steps(text) => {
+                batch.put(root, path, &file(text))?;
+                notes::steps_removed(path)
+            }
+            Self::Undo => match &change.before {
+                Some(original) => {
+                    batch.put(root, path, original)?;
+                    notes::restored(path, &place)
+                }
+                None => return Ok((notes::moved(path, &place), place)),
+            },
+        };
+        Ok((note, place))
+    }
+}
