@@ -136,7 +136,8 @@ mod tests {
         ] {
             assert_eq!(ProjectFile::find(Path::new(path)).map(|it| it.path), Some(row), "{path}");
         }
-        for path in ["", "src/main.rs", ".github/x", "envrc", "workflows/x", "node_modules/a/package.json", "Makefile"] {
+        for path in ["", "src/main.rs", ".github/x", "envrc", "workflows/x", "node_modules/a/package.json", "Makefile"]
+        {
             assert_eq!(ProjectFile::find(Path::new(path)), None, "{path}");
         }
     }

@@ -33,61 +33,198 @@ const FIXTURE: &str = "git init -q . && echo 1 > a && echo s > .gitignore.x && g
     && git clone -q --bare ../source b.git && printf '/wt\\n/n\\n/b.git\\n' >> .git/info/exclude";
 
 /// Makes a repository `evil` whose settings run `@RUN@`.
-const EVIL: &str = "git init -q evil; git -C evil commit -q --allow-empty -m x; git -C evil config core.fsmonitor '@RUN@;false'; ";
+const EVIL: &str =
+    "git init -q evil; git -C evil commit -q --allow-empty -m x; git -C evil config core.fsmonitor '@RUN@;false'; ";
 
 const PLANTS: [Plant; 52] = [
     plant("fsmonitor", "git config core.fsmonitor '@RUN@;false'", "git status"),
     plant("fsmonitor-written", "printf '[CORE]FSMonitor=\"@RUN@;false\"\\n' >> .git/config", "git status"),
-    plant("fsmonitor-bom", "printf '\\357\\273\\277[core]\\r\\n\\tbare = false\\r\\n\\tfsmonitor = \"@RUN@;false\"\\r\\n' > c; mv c .git/config", "git status"),
-    plant("fsmonitor-continued", "printf '[core]\\n\\tbare = fa\\\\\\nlse\\n\\tfsmonitor = \"@RUN@;fa\\\\\\nlse\"\\n' > n/.git/config", "cd n; git status"),
-    plant("hooks-path", "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; git config core.hooksPath hk", ""),
+    plant(
+        "fsmonitor-bom",
+        "printf '\\357\\273\\277[core]\\r\\n\\tbare = false\\r\\n\\tfsmonitor = \"@RUN@;false\"\\r\\n' > c; mv c .git/config",
+        "git status",
+    ),
+    plant(
+        "fsmonitor-continued",
+        "printf '[core]\\n\\tbare = fa\\\\\\nlse\\n\\tfsmonitor = \"@RUN@;fa\\\\\\nlse\"\\n' > n/.git/config",
+        "cd n; git status",
+    ),
+    plant(
+        "hooks-path",
+        "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; git config core.hooksPath hk",
+        "",
+    ),
     plant("hook-pre-commit", "printf '#!/bin/sh\\n@RUN@\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/*", ""),
-    plant("hook-index-change", "mkdir -p .git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > .git/hooks/post-index-change; chmod +x .git/hooks/*", "touch a; git status"),
-    plant("hook-references", "cp /bin/sh x; printf '#!/bin/sh\\n@RUN@\\n' > .git/hooks/reference-transaction; chmod 755 .git/hooks/reference-transaction", "git tag t"),
-    plant("hooks-linked", "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; mv .git/hooks h2; ln -s ../hk .git/hooks", ""),
-    plant("hooks-replaced", "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; mv .git/hooks h2; mv hk .git/hooks", ""),
-    plant("hooks-from-husky", "mkdir .husky; printf '#!/bin/sh\\n@RUN@\\n' > .husky/pre-commit; chmod +x .husky/*; rm -r .git/hooks; mv .husky .git/hooks", ""),
+    plant(
+        "hook-index-change",
+        "mkdir -p .git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > .git/hooks/post-index-change; chmod +x .git/hooks/*",
+        "touch a; git status",
+    ),
+    plant(
+        "hook-references",
+        "cp /bin/sh x; printf '#!/bin/sh\\n@RUN@\\n' > .git/hooks/reference-transaction; chmod 755 .git/hooks/reference-transaction",
+        "git tag t",
+    ),
+    plant(
+        "hooks-linked",
+        "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; mv .git/hooks h2; ln -s ../hk .git/hooks",
+        "",
+    ),
+    plant(
+        "hooks-replaced",
+        "mkdir hk; printf '#!/bin/sh\\n@RUN@\\n' > hk/pre-commit; chmod +x hk/*; mv .git/hooks h2; mv hk .git/hooks",
+        "",
+    ),
+    plant(
+        "hooks-from-husky",
+        "mkdir .husky; printf '#!/bin/sh\\n@RUN@\\n' > .husky/pre-commit; chmod +x .husky/*; rm -r .git/hooks; mv .husky .git/hooks",
+        "",
+    ),
     plant("editor", "git config core.editor '@RUN@;true'", "git commit --allow-empty --amend"),
     plant("sequence-editor", "git config sequence.editor '@RUN@;true'", "git rebase -i HEAD~1"),
     plant("ssh-command", "git config core.sshCommand '@RUN@;false'; git remote add o ssh://h.invalid/x", "git fetch o"),
-    plant("filter-clean", "git config filter.x.clean '@RUN@;cat'; echo '* filter=x' > .gitattributes", "echo z > a; git add a"),
-    plant("filter-smudge", "git config filter.x.smudge '@RUN@;cat'; echo '* filter=x' > .gitattributes", "rm a; git checkout a"),
-    plant("filter-attributes", "git config filter.x.process '@RUN@;false'; mkdir -p .git/info; echo '* filter=x' > .git/info/attributes", "echo z > a; git add a"),
+    plant(
+        "filter-clean",
+        "git config filter.x.clean '@RUN@;cat'; echo '* filter=x' > .gitattributes",
+        "echo z > a; git add a",
+    ),
+    plant(
+        "filter-smudge",
+        "git config filter.x.smudge '@RUN@;cat'; echo '* filter=x' > .gitattributes",
+        "rm a; git checkout a",
+    ),
+    plant(
+        "filter-attributes",
+        "git config filter.x.process '@RUN@;false'; mkdir -p .git/info; echo '* filter=x' > .git/info/attributes",
+        "echo z > a; git add a",
+    ),
     plant("diff-external", "git config diff.external '@RUN@;true'", "echo z > a; git diff"),
-    plant("diff-textconv", "git config diff.x.textconv '@RUN@;cat'; echo 'a diff=x' > .gitattributes", "echo z > a; git diff"),
-    plant("diff-command", "git config diff.x.command '@RUN@;true'; echo 'a diff=x' > .gitattributes", "echo z > a; git diff"),
-    plant("difftool", "git config diff.tool x; git config difftool.x.cmd '@RUN@'", "echo z > a; git difftool -y"),
-    plant("merge-driver", "git config merge.x.driver '@RUN@;false'; echo 'a merge=x' > .git/info/attributes", "git checkout -q side; echo 3 > a; git commit -qam 3; git merge -"),
-    plant("include", "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; git config include.path ../c", "git status"),
-    plant("include-if", "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; git config includeIf.gitdir:/.path ../c", "git status"),
-    plant("config-linked", "(cat .git/config; printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n') > c; rm -f .git/config; ln -s ../c .git/config", "git status"),
+    plant(
+        "diff-textconv",
+        "git config diff.x.textconv '@RUN@;cat'; echo 'a diff=x' > .gitattributes",
+        "echo z > a; git diff",
+    ),
+    plant(
+        "diff-command",
+        "git config diff.x.command '@RUN@;true'; echo 'a diff=x' > .gitattributes",
+        "echo z > a; git diff",
+    ),
+    plant("difftool", "git config diff.tool x; git config difftool.x.cmd '@RUN@'", "echo z > a; git difftool -y -t x"),
+    plant(
+        "merge-driver",
+        "git config merge.x.driver '@RUN@;false'; echo 'a merge=x' > .git/info/attributes",
+        "git checkout -q side; echo 3 > a; git commit -qam 3; git merge -",
+    ),
+    plant(
+        "include",
+        "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; git config include.path ../c",
+        "git status",
+    ),
+    plant(
+        "include-if",
+        "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; git config includeIf.gitdir:/.path ../c",
+        "git status",
+    ),
+    plant(
+        "config-linked",
+        "(cat .git/config; printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n') > c; rm -f .git/config; ln -s ../c .git/config",
+        "git status",
+    ),
     plant("alias", "git config alias.st '!@RUN@'", "git st"),
-    plant("gpg", "printf '#!/bin/sh\\n@RUN@\\n' > g; chmod +x g; git config gpg.program ./g; git config commit.gpgsign true", ""),
+    plant(
+        "gpg",
+        "printf '#!/bin/sh\\n@RUN@\\n' > g; chmod +x g; git config gpg.program ./g; git config commit.gpgsign true",
+        "",
+    ),
     plant("archive", "git config tar.x.command '@RUN@'", "git archive --format=x HEAD"),
-    plant("remote-ext", "git config protocol.ext.allow always; git remote add o 'ext::sh -c @RUN@'; git config remote.o.url 'ext::sh -c \"@RUN@\"'", "git fetch o"),
-    plant("remote-uploadpack", "git remote add o ../source; git config remote.o.uploadpack '@RUN@;false'", "git fetch o"),
-    plant("remotes-file", "mkdir -p .git/remotes; printf 'URL: ext::sh -c \"@RUN@\"\\n' > .git/remotes/o; git config protocol.ext.allow always", "git fetch o"),
-    plant("instead-of", "git config protocol.ext.allow always; git config 'url.ext::sh -c \"@RUN@\".insteadOf' q:; git remote add o q:", "git fetch o"),
-    plant("submodule-update", "git config submodule.s.update '!@RUN@;false'", "git -C s checkout -q --orphan z; git submodule update --force"),
+    plant("remote-ext", "git config protocol.ext.allow always; git remote add o 'ext::@RUN@'", "git fetch o"),
+    plant(
+        "remote-uploadpack",
+        "git remote add o ../source; git config remote.o.uploadpack '@RUN@;false'",
+        "git fetch o",
+    ),
+    plant(
+        "remotes-file",
+        "mkdir -p .git/remotes; printf 'URL: ext::@RUN@\\n' > .git/remotes/o; git config protocol.ext.allow always",
+        "git fetch o",
+    ),
+    plant(
+        "instead-of",
+        "git config protocol.ext.allow always; git config 'url.ext::@RUN@ .insteadOf' q:; git remote add o q:",
+        "git fetch o",
+    ),
+    plant(
+        "submodule-update",
+        "git config submodule.s.update '!@RUN@;false'",
+        "git -C s commit -q --allow-empty -m z; git submodule update",
+    ),
     plant("module-config", "git --git-dir=.git/modules/s config core.fsmonitor '@RUN@;false'", "git status"),
-    plant("module-hook", "mkdir -p .git/modules/s/hooks; printf '#!/bin/sh\\n@RUN@\\n' > .git/modules/s/hooks/pre-commit; chmod +x .git/modules/s/hooks/*", "cd s; git commit --allow-empty -m x"),
-    plant("modules-replaced", "cp -r .git/modules m; git --git-dir=m/s config core.fsmonitor '@RUN@;false'; mv .git/modules .git/old; mv m .git/modules", "git status"),
+    plant(
+        "module-hook",
+        "mkdir -p .git/modules/s/hooks; printf '#!/bin/sh\\n@RUN@\\n' > .git/modules/s/hooks/pre-commit; chmod +x .git/modules/s/hooks/*",
+        "cd s; git commit --allow-empty -m x",
+    ),
+    plant(
+        "modules-replaced",
+        "cp -r .git/modules m; printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' >> m/s/config; mv .git/modules .git/old; mv m .git/modules",
+        "git status",
+    ),
     plant("module-file", "@EVIL@ printf 'gitdir: ../evil/.git\\n' > s/.git", "cd s; git status"),
-    plant("module-file-hidden", "@EVIL@ mv evil/.git .git/objects/evil; printf 'gitdir: ../.git/objects/evil\\n' > s/.git", "cd s; git status"),
-    plant("module-new", "@EVIL@ mkdir -p .git/modules z; mv evil/.git .git/modules/z; printf 'gitdir: ../.git/modules/z\\n' > z/.git", "cd z; git status"),
+    plant(
+        "module-file-hidden",
+        "@EVIL@ mv evil/.git .git/objects/evil; printf 'gitdir: ../.git/objects/evil\\n' > s/.git",
+        "cd s; git status",
+    ),
+    plant(
+        "module-new",
+        "@EVIL@ mkdir -p .git/modules z; mv evil/.git .git/modules/z; printf 'gitdir: ../.git/modules/z\\n' > z/.git",
+        "cd z; git status",
+    ),
     plant("worktree-file", "@EVIL@ printf 'gitdir: ../evil/.git\\n' > wt/.git", "cd wt; git status"),
-    plant("worktree-config", "git config extensions.worktreeConfig true; printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > .git/worktrees/wt/config.worktree", "cd wt; git status"),
-    plant("worktree-commondir", "@EVIL@ cp -r evil/.git/. .git/worktrees/wt/; printf '../../../evil/.git\\n' > .git/worktrees/wt/commondir", "cd wt; git status"),
+    plant(
+        "worktree-config",
+        "git config extensions.worktreeConfig true; printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > .git/worktrees/wt/config.worktree",
+        "cd wt; git status",
+    ),
+    plant(
+        "worktree-commondir",
+        "@EVIL@ cp -r evil/.git/. .git/worktrees/wt/; printf '../../../evil/.git\\n' > .git/worktrees/wt/commondir",
+        "cd wt; git status",
+    ),
     plant("commondir", "@EVIL@ printf '../evil/.git\\n' > .git/commondir", "git status"),
     plant("nested-config", "git -C n config core.fsmonitor '@RUN@;false'", "cd n; git status"),
-    plant("nested-hook", "mkdir -p n/.git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > n/.git/hooks/pre-commit; chmod +x n/.git/hooks/*", "cd n; git commit --allow-empty -m x"),
-    plant("bare-config", "git -C b.git config core.sshCommand '@RUN@;false'; git -C b.git config remote.origin.url ssh://h.invalid/x", "cd b.git; git fetch origin"),
-    plant("bare-hook", "mkdir -p b.git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > b.git/hooks/reference-transaction; chmod +x b.git/hooks/*", "cd b.git; git tag t"),
-    plant("bare-new", "git init -q --bare q; git -C q config core.bare false; git -C q config core.worktree ..; git -C q config core.fsmonitor '@RUN@;false'", "cd q; git status"),
+    plant(
+        "nested-hook",
+        "mkdir -p n/.git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > n/.git/hooks/pre-commit; chmod +x n/.git/hooks/*",
+        "cd n; git commit --allow-empty -m x",
+    ),
+    plant(
+        "bare-config",
+        "git -C b.git config core.sshCommand '@RUN@;false'; git -C b.git config remote.origin.url ssh://h.invalid/x",
+        "cd b.git; git fetch origin",
+    ),
+    plant(
+        "bare-hook",
+        "mkdir -p b.git/hooks; printf '#!/bin/sh\\n@RUN@\\n' > b.git/hooks/reference-transaction; chmod +x b.git/hooks/*",
+        "cd b.git; git tag t",
+    ),
+    plant(
+        "bare-new",
+        "git init -q --bare q; git -C q config core.bare false; git -C q config core.worktree ..; git -C q config core.fsmonitor '@RUN@;false'",
+        "cd q; git status",
+    ),
     plant("gitlink", "@EVIL@ git add evil", "git status"),
     plant("linked-git", "@EVIL@ mkdir l; ln -s ../evil/.git l/.git", "cd l; git status"),
-    plant("outside", "d=${TMPDIR:-/tmp}/evil-@ID@; git init -q $d; git -C $d config core.fsmonitor '@RUN@;false'; mkdir l; printf \"gitdir: $d/.git\\n\" > l/.git", "cd l; git status"),
-    plant("rebase-steps", "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo 'exec @RUN@' >> .git/rebase-merge/git-rebase-todo", "git rebase --continue"),
+    plant(
+        "outside",
+        "d=${TMPDIR:-/tmp}/evil-@ID@; git init -q $d; git -C $d config core.fsmonitor '@RUN@;false'; mkdir l; printf \"gitdir: $d/.git\\n\" > l/.git",
+        "cd l; git status",
+    ),
+    plant(
+        "rebase-steps",
+        "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo 'exec @RUN@' >> .git/rebase-merge/git-rebase-todo",
+        "git rebase --continue",
+    ),
 ];
 
 /// A desk whose files belong to the user that everything runs as.
@@ -162,7 +299,10 @@ impl Scene {
     /// Every plant in a folder of its own.
     fn prepare(&self) {
         self.must("work", "git init -q source && git -C source commit -q --allow-empty -m 1");
-        self.must("work", &format!("mkdir fixture && cd fixture && {FIXTURE} && git worktree remove wt && git branch -D wt"));
+        self.must(
+            "work",
+            &format!("mkdir fixture && cd fixture && {FIXTURE} && git worktree remove wt && git branch -D wt"),
+        );
         let copies: String = PLANTS
             .iter()
             .map(|it| format!("cp -r fixture {0} && git -C {0} worktree add -q wt -b wt && ", it.name))
@@ -239,8 +379,21 @@ fn no_plant_runs_outside_after_l1() {
 #[test]
 fn no_plant_runs_outside_in_the_repository_at_the_root() {
     for level in ["L3", "L2", "L1"] {
-        for it in PLANTS.iter().filter(|it| ["fsmonitor", "hook-pre-commit", "config-linked", "module-config", "modules-replaced",
-            "worktree-file", "commondir", "hooks-replaced", "module-file-hidden", "remotes-file"].contains(&it.name)) {
+        for it in PLANTS.iter().filter(|it| {
+            [
+                "fsmonitor",
+                "hook-pre-commit",
+                "config-linked",
+                "module-config",
+                "modules-replaced",
+                "worktree-file",
+                "commondir",
+                "hooks-replaced",
+                "module-file-hidden",
+                "remotes-file",
+            ]
+            .contains(&it.name)
+        }) {
             let scene = Scene::new(None);
             scene.must("home", "git init -q ../source && git -C ../source commit -q --allow-empty -m 1");
             scene.must("work", FIXTURE);
@@ -256,7 +409,10 @@ fn no_plant_runs_outside_in_the_repository_at_the_root() {
 fn a_bare_repository_at_the_root_runs_nothing_also_when_it_is_made_in_steps() {
     for level in ["L3", "L2", "L1"] {
         let scene = Scene::new(None);
-        let config = scene.filled("printf '[core]\\n\\tbare = false\\n\\tworktree = sub\\n\\tfsmonitor = \"@RUN@;false\"\\n' > config", "steps");
+        let config = scene.filled(
+            "printf '[core]\\n\\tbare = false\\n\\tworktree = sub\\n\\tfsmonitor = \"@RUN@;false\"\\n' > config",
+            "steps",
+        );
         scene.inside(level, &format!("mkdir -p sub objects hooks; {config}"));
         let (_, said) = scene.inside(level, "mkdir -p refs; echo 'ref: refs/heads/main' > HEAD");
         assert!(said.contains("core.fsmonitor"), "{level}: {said}");
@@ -304,13 +460,27 @@ git gc -q; git tag v1; git status --short > /dev/null; echo done";
 fn a_repository_that_commands_made_can_be_configured_by_the_next_one() {
     for level in ["L3", "L2", "L1"] {
         let scene = Scene::new(None);
-        let lines = ["git init -q .", "git remote add origin https://example.com/x.git", "git config core.fsmonitor evil; git config user.name me", "git config --list"]
-            .map(|command| serde_json::json!({ "tool": "Bash", "args": { "command": command } }).to_string());
+        let lines = [
+            "git init -q .",
+            "git remote add origin https://example.com/x.git",
+            "git config core.fsmonitor evil; git config user.name me",
+            "git config --list",
+        ]
+        .map(|command| serde_json::json!({ "tool": "Bash", "args": { "command": command } }).to_string());
         let ran = scene.desk.fed(&["batch", "--set", &format!("sandbox.level={level}")], &lines.join("\n"));
         let last = ran.out.lines().last().unwrap_or_default();
-        assert!(last.contains("https://example.com/x.git") && last.contains("user.name=me"), "{level}: {} {}", ran.out, ran.err);
+        assert!(
+            last.contains("https://example.com/x.git") && last.contains("user.name=me"),
+            "{level}: {} {}",
+            ran.out,
+            ran.err
+        );
         assert!(!last.contains("fsmonitor"), "{level}: {last}");
-        assert!(ran.out.contains("These settings were removed") && ran.out.contains("core.fsmonitor"), "{level}: {}", ran.out);
+        assert!(
+            ran.out.contains("These settings were removed") && ran.out.contains("core.fsmonitor"),
+            "{level}: {}",
+            ran.out
+        );
     }
 }
 
@@ -322,7 +492,9 @@ fn files_that_other_programs_run_are_named_in_the_reply() {
         let (_, said) = scene.inside(level, "echo x > a; sed -i s/1/2/ package.json");
         assert!(!said.contains("other programs run"), "{level}: {said}");
         let (_, said) = scene.inside(level, "mkdir -p .github/workflows sub; echo x > .github/workflows/ci.yml; echo x > sub/.envrc; sed -i s/true/false/ package.json");
-        for text in [".github/workflows/ci.yml (run by GitHub Actions", "sub/.envrc (run by direnv", "package.json (run by npm"] {
+        for text in
+            [".github/workflows/ci.yml (run by GitHub Actions", "sub/.envrc (run by direnv", "package.json (run by npm"]
+        {
             assert!(said.contains(text), "{level} {text}: {said}");
         }
         assert!(scene.desk.path("work/sub/.envrc").exists(), "{level}");

@@ -34,7 +34,10 @@ const HARMLESS: [(&str, &[&str]); 21] = [
             "whitespace",
         ],
     ),
-    ("extensions", &["objectformat", "compatobjectformat", "refstorage", "worktreeconfig", "relativeworktrees", "noop"]),
+    (
+        "extensions",
+        &["objectformat", "compatobjectformat", "refstorage", "worktreeconfig", "relativeworktrees", "noop"],
+    ),
     ("remote", &["fetch", "push", "tagopt", "prune", "prunetags", "mirror", "promisor", "partialclonefilter"]),
     ("branch", &["merge", "rebase", "description", "autosetupmerge", "autosetuprebase", "sort"]),
     ("submodule", &["active", "branch", "ignore", "fetchrecursesubmodules", "shallow", "recurse"]),
@@ -388,7 +391,9 @@ mod tests {
         ] {
             assert_eq!(keys(config, "/w/.git", "/w"), [key], "{config}");
         }
-        for config in ["[core\n", "x = 1", "[core]\n\tfsmonitor = \"x\n", "[core]\n\tbare = \\x\n", "[a]\0", "[core]\n=x"] {
+        for config in
+            ["[core\n", "x = 1", "[core]\n\tfsmonitor = \"x\n", "[core]\n\tbare = \\x\n", "[a]\0", "[core]\n=x"]
+        {
             assert_eq!(after("", config), Verdict::Unreadable, "{config}");
         }
     }
@@ -397,18 +402,28 @@ mod tests {
     fn what_the_user_had_stays_and_what_a_command_added_goes() {
         let users = "[core]\n\tsshCommand = mine \\\"x\\\"\n\teditor\n";
         assert_eq!(after(users, users), Verdict::Keep);
-        assert_eq!(after(users, &format!("{users}[remote \"o\"]\n\turl = x\n")), Verdict::Rewrite(
-            "[core]\n\tsshcommand = \"mine \\\"x\\\"\"\n[core]\n\teditor\n[remote \"o\"]\n\turl = \"x\"\n".to_owned(),
-            Vec::new(),
-        ), "a form with quotes is written anew");
+        assert_eq!(
+            after(users, &format!("{users}[remote \"o\"]\n\turl = x\n")),
+            Verdict::Rewrite(
+                "[core]\n\tsshcommand = \"mine \\\"x\\\"\"\n[core]\n\teditor\n[remote \"o\"]\n\turl = \"x\"\n"
+                    .to_owned(),
+                Vec::new(),
+            ),
+            "a form with quotes is written anew"
+        );
         let Verdict::Rewrite(text, removed) = after(users, "[core]\n\tsshCommand = evil\n[remote \"o\"]\n\turl = x\n")
         else {
             panic!("not rewritten")
         };
         assert_eq!(removed, ["core.sshcommand"]);
         assert!(text.contains("mine") && text.contains("url = \"x\"") && !text.contains("evil"), "{text}");
-        assert_eq!(after("", &text.replace("[core]\n\tsshcommand", "[user]\n\tname").replace("[core]\n\teditor\n", "")),
-            Verdict::Rewrite("[user]\n\tname = \"mine \\\"x\\\"\"\n[remote \"o\"]\n\turl = \"x\"\n".to_owned(), Vec::new()));
+        assert_eq!(
+            after("", &text.replace("[core]\n\tsshcommand", "[user]\n\tname").replace("[core]\n\teditor\n", "")),
+            Verdict::Rewrite(
+                "[user]\n\tname = \"mine \\\"x\\\"\"\n[remote \"o\"]\n\turl = \"x\"\n".to_owned(),
+                Vec::new()
+            )
+        );
     }
 
     #[test]

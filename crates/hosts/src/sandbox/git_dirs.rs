@@ -126,7 +126,9 @@ pub(super) fn common_dir(git_dir: &Path) -> Option<PathBuf> {
 pub(super) fn may_lead_to(target: &Path, root: &Path, other_roots: &[PathBuf]) -> bool {
     let is_indexed = |root: &PathBuf| {
         let beneath = target.strip_prefix(root).ok();
-        beneath.is_some_and(|it| it.iter().any(|part| part == ".git") && !it.iter().any(|p| INSIDE_GIT.iter().any(|i| p == *i)))
+        beneath.is_some_and(|it| {
+            it.iter().any(|part| part == ".git") && !it.iter().any(|p| INSIDE_GIT.iter().any(|i| p == *i))
+        })
     };
     target.starts_with(root) && target != root || other_roots.iter().any(is_indexed)
 }
@@ -141,7 +143,9 @@ pub(super) fn is_worktree_common_dir(git_dir: &Path) -> bool {
 /// A list of steps of a rebase without the steps that run a command; nothing where there are none.
 pub(super) fn without_exec(todo: &str) -> Option<String> {
     let runs = |line: &&str| matches!(line.split_whitespace().next(), Some("exec" | "x"));
-    todo.lines().any(|line| runs(&line)).then(|| todo.lines().filter(|line| !runs(line)).flat_map(|it| [it, "\n"]).collect())
+    todo.lines()
+        .any(|line| runs(&line))
+        .then(|| todo.lines().filter(|line| !runs(line)).flat_map(|it| [it, "\n"]).collect())
 }
 
 #[cfg(test)]
@@ -207,18 +211,21 @@ mod tests {
         fs::create_dir(tree.0.join("l")).unwrap();
         symlink("../elsewhere/x", tree.0.join("l/.git")).unwrap();
         let found = tree.find();
-        assert_eq!(tree.short(&found.dirs), [
-            ".git",
-            ".git/modules/a/b",
-            ".git/objects/hidden",
-            ".git/worktrees/w",
-            "bare",
-            "elsewhere/x",
-            "elsewhere/y",
-            "empty/.git",
-            "odd",
-            "sub/.git",
-        ]);
+        assert_eq!(
+            tree.short(&found.dirs),
+            [
+                ".git",
+                ".git/modules/a/b",
+                ".git/objects/hidden",
+                ".git/worktrees/w",
+                "bare",
+                "elsewhere/x",
+                "elsewhere/y",
+                "empty/.git",
+                "odd",
+                "sub/.git",
+            ]
+        );
         assert_eq!(tree.short(&found.links), ["l/.git", "s/.git", "w/.git"]);
     }
 
@@ -232,7 +239,8 @@ mod tests {
         let made = GitDirs { dirs: [tree.0.join("mine/.git")].into(), links: BTreeSet::new() };
         let mounts = tree.find().mounts(&tree.0, &made);
         assert_eq!(tree.short(&mounts.pinned), [".git", "a/sub/.git", ".git/modules", ".git/modules/s"]);
-        let places = [".git", "a/sub/.git", ".git/modules/s"].map(|dir| ["config", "hooks"].map(|it| format!("{dir}/{it}")));
+        let places =
+            [".git", "a/sub/.git", ".git/modules/s"].map(|dir| ["config", "hooks"].map(|it| format!("{dir}/{it}")));
         assert_eq!(tree.short(&mounts.read_only), [&places.concat()[..], &["a/s/.git".to_owned()]].concat());
     }
 
@@ -247,6 +255,9 @@ mod tests {
     #[test]
     fn steps_that_run_commands_leave_a_rebase() {
         assert_eq!(without_exec("pick 1 a\n# exec\n"), None);
-        assert_eq!(without_exec("pick 1 exec\n x evil\nexec\tevil\npick 2\n").as_deref(), Some("pick 1 exec\npick 2\n"));
+        assert_eq!(
+            without_exec("pick 1 exec\n x evil\nexec\tevil\npick 2\n").as_deref(),
+            Some("pick 1 exec\npick 2\n")
+        );
     }
 }

@@ -18,6 +18,9 @@ use super::stamp::Stamp;
 
 /// The most questions that are put to git at once.
 const MAX_QUESTIONS: usize = 20_000;
+/// The most commits of the history that are looked at, and the most versions of one file.
+const MAX_HISTORY: &str = "--max-count=20000";
+const MAX_VERSIONS: &str = "--max-count=500";
 /// How deep folders of refs are read.
 const MAX_DEPTH: usize = 16;
 
@@ -102,7 +105,63 @@ impl Refs {
                 found.insert(path.clone(), (*tip).clone());
             }
         }
+        if files.iter().any(|(path, _)| usable(path) && !found.contains_key(path)) {
+            let trusted = self.history(run).await;
+            for (path, content) in files.iter().filter(|(path, _)| usable(path)) {
+                if !found.contains_key(path)
+                    && let Some(commit) = self.find_in_history(&trusted, path, content, run).await
+                {
+                    found.insert(path.clone(), commit);
+                }
+            }
+        }
         found
+    }
+
+    /// The commits that trusted tips lead to. Each was hashed here, so that no other commit is among them.
+    async fn history(&self, run: RunGit<'_>) -> BTreeSet<String> {
+        let args = ["rev-list", "--topo-order", "--ignore-missing", MAX_HISTORY, "--stdin"].map(str::to_owned).to_vec();
+        let Some(ids) = run(args, self.tips("")).await else { return BTreeSet::new() };
+        let args = ["cat-file", "--batch"].map(str::to_owned).to_vec();
+        let Some(answer) = run(args, ids).await else { return BTreeSet::new() };
+        let mut reached = self.trusted.clone();
+        // Children come before their parents.
+        for commit in objects(&answer).unwrap_or_default().iter().filter(|it| it.kind == "commit") {
+            if reached.contains(commit.id) {
+                let text = String::from_utf8_lossy(commit.content);
+                let head = text.lines().take_while(|line| !line.is_empty());
+                reached.extend(head.filter_map(|line| object_id(line.strip_prefix("parent ")?)));
+            }
+        }
+        reached
+    }
+
+    /// The commit among these in which a file stands as it is.
+    async fn find_in_history(
+        &self,
+        trusted: &BTreeSet<String>,
+        path: &str,
+        content: &[u8],
+        run: RunGit<'_>,
+    ) -> Option<String> {
+        let args = ["rev-list", "--ignore-missing", MAX_VERSIONS, "--stdin"].map(str::to_owned).to_vec();
+        let commits = run(args, self.tips(&format!("--\n:(literal){path}\n"))).await?;
+        let commits: Vec<String> =
+            String::from_utf8_lossy(&commits).lines().filter_map(object_id).filter(|it| trusted.contains(it)).collect();
+        let questions: String = commits.iter().map(|commit| format!("{commit}:{path}\n")).collect();
+        let args = ["cat-file", "--batch-check=%(objectname)"].map(str::to_owned).to_vec();
+        let answer = run(args, questions.into_bytes()).await?;
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (commit, blob) = commits.iter().zip(answer.lines()).find(|(_, line)| is_blob(line, content))?;
+        let args = ["cat-file", "--batch"].map(str::to_owned).to_vec();
+        let objects = run(args, (chain(commit, path).join("\n") + "\n").into_bytes()).await?;
+        is_proof(&objects, commit, path, blob).then(|| commit.clone())
+    }
+
+    fn tips(&self, end: &str) -> Vec<u8> {
+        let mut text: String = self.trusted.iter().flat_map(|tip| [tip.as_str(), "\n"]).collect();
+        text.push_str(end);
+        text.into_bytes()
     }
 }
 

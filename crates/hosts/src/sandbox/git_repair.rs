@@ -8,8 +8,7 @@ use std::{
 
 use super::{
     git_config::{self, Verdict},
-    git_dirs,
-    integrity_notes as notes,
+    git_dirs, integrity_notes as notes,
     items::{GitChange, Original, Rule, read_file},
     quarantine::Batch,
 };

@@ -115,7 +115,8 @@ impl Integrity {
 
     /// Records the state before a command that may write to these roots.
     pub(super) async fn begin(self: &Arc<Self>, roots: &[PathBuf], is_enforced: bool, git: Git) -> Check {
-        let mut pending = Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git, mounts: Mounts::default() };
+        let mut pending =
+            Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git, mounts: Mounts::default() };
         if self.names.is_empty() {
             return Check(None);
         }
@@ -372,7 +373,8 @@ impl State {
             let outcome =
                 standing.get(path).map_or(IntegrityOutcome::Changed, |it| IntegrityOutcome::Stands(it.clone()));
             integrity.tell(path, outcome);
-            self.notes.push(standing.get(path).map_or_else(|| notes::changed(path), |object| notes::stays(path, object)));
+            self.notes
+                .push(standing.get(path).map_or_else(|| notes::changed(path), |object| notes::stays(path, object)));
         }
         // What has been told is not told again while other commands run.
         now.retain(|path, _| !moved.iter().any(|(gone, _)| path.starts_with(gone)));
@@ -385,7 +387,8 @@ impl State {
 
     /// Undoes what a command did to a file of a git folder, and writes down what to say.
     fn settle_git(&mut self, integrity: &Integrity, change: &GitChange, batch: &mut Batch, is_enforced: bool) {
-        let others: Vec<PathBuf> = integrity.roots.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        let others: Vec<PathBuf> =
+            integrity.roots.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         let Some(repair) = git_repair::plan(change, &self.root, &others) else { return };
         if !is_enforced {
             integrity.tell(&change.path, IntegrityOutcome::Changed);

@@ -185,7 +185,9 @@ impl Collector<'_> {
             let Some(about) = self.look(&path) else { continue };
             let rule = if about.is_file() { Rule::GitConfig } else { Rule::GitFixed };
             self.items.insert(path.clone(), Item::new(&about, rule, 0));
-            if about.is_symlink() && let Some(real) = self.behind(&path) {
+            if about.is_symlink()
+                && let Some(real) = self.behind(&path)
+            {
                 self.add_one(&real, Rule::GitConfig);
             }
         }
@@ -531,14 +533,17 @@ mod tests {
         let found = tree.compare(&before);
         assert_eq!(new(&found), ["bare/hooks/x", "sub/.git/hooks/pre-commit"]);
         let git: Vec<_> = found.git.iter().map(|it| (it.path.to_str().unwrap(), it.rule)).collect();
-        assert_eq!(git, [
-            ("bare/config", Rule::GitConfig),
-            ("old/.git/config", Rule::GitConfig),
-            ("old/.git/hooks/pre-push", Rule::GitFixed),
-            ("other/.git", Rule::GitLink),
-            ("sub/.git/commondir", Rule::GitCommonDir),
-            ("sub/.git/config", Rule::GitConfig),
-        ]);
+        assert_eq!(
+            git,
+            [
+                ("bare/config", Rule::GitConfig),
+                ("old/.git/config", Rule::GitConfig),
+                ("old/.git/hooks/pre-push", Rule::GitFixed),
+                ("other/.git", Rule::GitLink),
+                ("sub/.git/commondir", Rule::GitCommonDir),
+                ("sub/.git/config", Rule::GitConfig),
+            ]
+        );
         assert_eq!(found.git[2].before.as_ref().unwrap().bytes, b"mine");
         assert_eq!(found.changed, [""; 0].map(PathBuf::from));
     }
@@ -557,7 +562,10 @@ mod tests {
         tree.write(".husky/pre-commit", "b");
         tree.write("sub/.github/workflows/ci.yml", "b");
         let found = tree.compare(&before);
-        assert_eq!(found.project, [".husky/pre-commit", "package.json", "sub/.github/workflows/ci.yml"].map(PathBuf::from));
+        assert_eq!(
+            found.project,
+            [".husky/pre-commit", "package.json", "sub/.github/workflows/ci.yml"].map(PathBuf::from)
+        );
         assert!(new(&found).is_empty());
     }
 

@@ -166,7 +166,8 @@ impl Inner {
                     tell_dir: false,
                     streams: Streams::Separate,
                 };
-                let launch = tokio::task::spawn_blocking(move || inner.launch(&command, Mounts::default())).await.ok()?.ok()?;
+                let launch =
+                    tokio::task::spawn_blocking(move || inner.launch(&command, Mounts::default())).await.ok()?.ok()?;
                 let mut process = supervise::launch(launch).await.ok()?;
                 let mut output = Vec::new();
                 loop {

@@ -251,6 +251,32 @@ async fn what_stands_in_a_branch_stays_when_it_is_checked_out() {
 }
 
 #[tokio::test]
+async fn what_stands_in_an_older_commit_stays_when_it_is_checked_out() {
+    for level in levels() {
+        let setup = Setup::new();
+        setup.git(&["init", "-q"]);
+        setup.write("sub/.mcp.json", "old\n");
+        setup.git(&["add", "-A"]);
+        setup.git(&["commit", "-qm", "one"]);
+        setup.write("sub/.mcp.json", "new\n");
+        setup.git(&["commit", "-qam", "two"]);
+        setup.git(&["rm", "-q", "sub/.mcp.json"]);
+        setup.git(&["commit", "-qm", "three"]);
+        let sandbox = setup.sandbox(level);
+        let ran = run(&sandbox, &setup.place.script("git checkout -q HEAD~2")).await.unwrap();
+        assert_eq!(fs::read_to_string(setup.path("sub/.mcp.json")).unwrap(), "old\n", "{level:?}: {ran:?}");
+        // A commit that a command made is in no history from before.
+        let script = "git checkout -q main; mkdir sub; echo evil > sub/.mcp.json; git add -A; \
+                      git -c user.name=n -c user.email=a@b commit -qm evil; git rm -q sub/.mcp.json; \
+                      git -c user.name=n -c user.email=a@b commit -qm gone";
+        run(&sandbox, &setup.place.script(script)).await.unwrap();
+        let ran = run(&sandbox, &setup.place.script("git checkout -q HEAD~1")).await.unwrap();
+        setup.moved(&ran.exit.denials.join("\n"), "sub/.mcp.json");
+        assert!(!setup.path("sub/.mcp.json").exists(), "{level:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_listener_hears_what_was_found() {
     let setup = Setup::new();
     let heard = Arc::new(Mutex::new(Vec::new()));

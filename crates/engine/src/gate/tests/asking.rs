@@ -111,6 +111,21 @@ async fn a_question_proposes_the_narrowest_rule_and_it_is_enough() {
 }
 
 #[tokio::test]
+async fn a_question_about_a_file_names_the_program_that_runs_it() {
+    let clerk = Clerk::who_says(Answer::Once);
+    let gate = Gate::new(Mode::Default).approver(clerk.clone());
+    for (path, end) in [
+        (".envrc", "; /w/.envrc is run by direnv in the user's shell when the folder is entered"),
+        (".github/workflows/ci.yml", "; /w/.github/workflows/ci.yml is run by GitHub Actions after a push"),
+        ("a.rs", ""),
+    ] {
+        gate.pass(&edit(), &json!({"file_path": path, "old_string": "a", "new_string": "b"}), &call()).await.unwrap();
+        let why = clerk.last().why;
+        assert!(why.ends_with(end) && why.contains(" is run by ") != end.is_empty(), "{path}: {why}");
+    }
+}
+
+#[tokio::test]
 async fn once_is_once() {
     let clerk = Clerk::who_says(Answer::Once);
     let gate = Gate::new(Mode::Default).approver(clerk.clone());
