@@ -303,17 +303,17 @@ impl Scene {
             "work",
             &format!("mkdir fixture && cd fixture && {FIXTURE} && git worktree remove wt && git branch -D wt"),
         );
-        let copies: String = PLANTS
+        let copies: Vec<String> = PLANTS
             .iter()
             .map(|it| format!("cp -r fixture {0} && git -C {0} worktree add -q wt -b wt && ", it.name))
             .collect();
-        self.must("work", &format!("{copies} true"));
+        self.must("work", &format!("{} true", copies.concat()));
     }
 
     fn planting(&self) -> String {
         let one = |it: &Plant| format!("(cd {} && {})\n", it.name, self.filled(it.plant, it.name));
         let identity = "export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=a@b\n";
-        format!("{identity}{}", PLANTS.iter().map(one).collect::<String>())
+        format!("{identity}{}", PLANTS.iter().map(one).collect::<Vec<_>>().concat())
     }
 
     /// Which plants ran outside.

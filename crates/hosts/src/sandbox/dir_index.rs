@@ -53,7 +53,7 @@ pub(super) struct Dir {
     /// Whether it has an entry `.git`.
     pub(super) is_repository: bool,
     /// Whether git takes it for a git folder: a `.git`, a bare repository, a submodule's or a worktree's folder.
-    pub(super) is_git_dir: bool,
+    pub(super) has_git_layout: bool,
 }
 
 impl Dir {
@@ -194,7 +194,7 @@ fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<Pa
         protected: Vec::new(),
         project: Vec::new(),
         is_repository: false,
-        is_git_dir: false,
+        has_git_layout: false,
     };
     let mut inner = Vec::new();
     let beneath = path.strip_prefix(root).unwrap_or(path);
@@ -221,7 +221,7 @@ fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<Pa
             dir.project.push(name.into_vec());
         }
     }
-    dir.is_git_dir = matches!(parts, [true, true, true, _] | [true, _, _, true]) && names.has_git();
+    dir.has_git_layout = matches!(parts, [true, true, true, _] | [true, _, _, true]) && names.has_git();
     Some((dir, inner))
 }
 

@@ -34,7 +34,7 @@ impl GitDirs {
     pub(super) fn find(root: &Path, index: &DirIndex) -> Self {
         let mut found = Self::default();
         for (dir, entry) in index.iter() {
-            if entry.is_git_dir {
+            if entry.has_git_layout {
                 found.dirs.insert(dir.clone());
             }
             if !entry.is_repository {

@@ -148,9 +148,9 @@ impl Refs {
         let commits = run(args, self.tips(&format!("--\n:(literal){path}\n"))).await?;
         let commits: Vec<String> =
             String::from_utf8_lossy(&commits).lines().filter_map(object_id).filter(|it| trusted.contains(it)).collect();
-        let questions: String = commits.iter().map(|commit| format!("{commit}:{path}\n")).collect();
+        let questions: Vec<String> = commits.iter().map(|commit| format!("{commit}:{path}\n")).collect();
         let args = ["cat-file", "--batch-check=%(objectname)"].map(str::to_owned).to_vec();
-        let answer = run(args, questions.into_bytes()).await?;
+        let answer = run(args, questions.concat().into_bytes()).await?;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (commit, blob) = commits.iter().zip(answer.lines()).find(|(_, line)| is_blob(line, content))?;
         let args = ["cat-file", "--batch"].map(str::to_owned).to_vec();
