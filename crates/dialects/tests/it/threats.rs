@@ -11,7 +11,7 @@ use crate::desk::Desk;
 const ROWS: [(&str, std::ops::RangeInclusive<u32>); 14] = [
     ("A", 1..=29),
     ("B", 1..=17),
-    ("C", 1..=12),
+    ("C", 1..=14),
     ("D", 1..=21),
     ("E", 1..=18),
     ("F", 1..=16),
