@@ -245,7 +245,7 @@ impl Engine {
         call.still_wanted()?;
         let spec = &slot.entry.spec;
         self.keep_in(spec, &args, call)?;
-        let named = self.strangers.named(&slot.entry, &args, call);
+        let named = self.strangers.named(&slot.entry, &args, call, self.spill.as_ref());
         let work = AssertUnwindSafe(async {
             self.gate.pass(spec, &args, call).await?;
             let work = slot.entry.run(args, confined(call, spec));
@@ -269,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a call that would carry a known secret out of the machine, in whatever form and mode, and tells of it.
+    /// Refuses a call that would carry a registered secret out of the machine, in every mode, and records the attempt.
     fn keep_in(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
         let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
         let data = json!({
@@ -292,7 +292,7 @@ impl Engine {
         let Some(leak) = self.scrub.leak(args) else { return Ok(()) };
         let what = leak.told();
         let error = Error::denied(format!(
-            "the arguments hold {what}, which may not leave this machine in any form; this is recorded. Go on without it.",
+            "the arguments contain {what}, which may not leave this machine. Remove it and retry. The attempt was logged.",
         ));
         Err((error, what))
     }

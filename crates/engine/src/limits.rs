@@ -1,6 +1,10 @@
 //! Bounding what goes to the model, and saying what was left out.
 
-use std::{borrow::Cow, io, path::PathBuf};
+use std::{
+    borrow::Cow,
+    io,
+    path::{Path, PathBuf},
+};
 
 use helve_contract::{Cut, Form, Keep, Limit, Reply, SavedText, Truncated, TruncatedBy, Workspace};
 use serde_json::{Map, Value};
@@ -36,6 +40,7 @@ pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, marks: Optio
     bound_media(reply);
     bound_notes(reply);
     save_beside(reply, spill);
+    record_origin(reply, spill);
     let limit = Limit { size: limit.size.min(HARD), ..limit };
     if reply.form == Form::Json && reply.data.is_some() {
         bound_json(reply, limit, words, spill);
@@ -79,9 +84,18 @@ fn save_beside(reply: &mut Reply, spill: Option<Kept<'_>>) {
     let (Some(SavedText { what, text }), Some(Kept { spill, workspace, .. })) = (reply.saved.take(), spill) else {
         return;
     };
-    match spill.write(&[&text]) {
+    match spill.write(&[&text], reply.origin.as_ref().map(|it| it.name.as_str())) {
         Ok(path) => push_line(&mut reply.after, &format!("[{what}: {}]", workspace.shown(&path))),
         Err(error) => reply.notes.push(format!("the file beside the reply could not be saved: {error}")),
+    }
+}
+
+/// Records that the file which the tool wrote holds untrusted text.
+fn record_origin(reply: &mut Reply, spill: Option<Kept<'_>>) {
+    if let (Some(file), Some(origin), Some(Kept { spill, .. })) = (&reply.spill, &reply.origin, spill)
+        && let Err(error) = spill.record_origin(Path::new(file), &origin.name)
+    {
+        reply.notes.push(format!("the origin of the saved output could not be recorded: {error}"));
     }
 }
 
@@ -167,7 +181,7 @@ fn kept_in(reply: &mut Reply, marks: Option<&Marks>, spill: Option<Kept<'_>>) ->
             Some([opening, closing]) => [opening.as_str(), "\n", text, "\n", closing.as_str()],
             None => [text, "", "", "", ""],
         };
-        match spill.write(&parts) {
+        match spill.write(&parts, reply.origin.as_ref().map(|it| it.name.as_str())) {
             Ok(path) => reply.spill = Some(workspace.shown(&path)),
             Err(error) => reply.notes.push(format!("the full output could not be saved: {error}")),
         }

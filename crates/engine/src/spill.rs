@@ -5,7 +5,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -16,6 +19,13 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// All files together, unless said otherwise.
 const TOTAL: u64 = 256 << 20;
 const SUFFIX: &str = ".txt";
+/// The extension of the file beside a saved text that names the origin of untrusted text.
+const ORIGIN: &str = "origin";
+/// The longest origin that is read back, in bytes.
+const MAX_ORIGIN: usize = 1000;
+
+/// Whether this process recorded an origin. Sessions that share a folder have a [`Spill`] each.
+static HAS_RECORDED_ORIGIN: AtomicBool = AtomicBool::new(false);
 
 /// A private folder for whole outputs. Its files have names that nobody guesses, and go away after a while.
 #[derive(Debug)]
@@ -24,12 +34,14 @@ pub struct Spill {
     keep_for: Duration,
     total: u64,
     swept: Mutex<Option<Instant>>,
+    /// Whether an earlier process recorded an origin here.
+    has_older_origin: OnceLock<bool>,
 }
 
 impl Spill {
     /// Files in this folder, each kept for so long. The folder is made when it is needed, for its owner alone.
     pub fn new(folder: PathBuf, keep_for: Duration) -> Self {
-        Self { folder, keep_for, total: TOTAL, swept: Mutex::new(None) }
+        Self { folder, keep_for, total: TOTAL, swept: Mutex::new(None), has_older_origin: OnceLock::new() }
     }
 
     /// At most so many bytes in all; the oldest files go first.
@@ -42,8 +54,9 @@ impl Spill {
         &self.folder
     }
 
-    /// Writes the parts of a text to a new file, and says where it is.
-    pub(crate) fn write(&self, parts: &[&str]) -> io::Result<PathBuf> {
+    /// Writes the parts of a text to a new file, and says where it is. `origin` is set for untrusted text; whoever reads
+    /// the file later gets it marked again.
+    pub(crate) fn write(&self, parts: &[&str], origin: Option<&str>) -> io::Result<PathBuf> {
         let size = parts.iter().map(|it| it.len() as u64).sum();
         if size > self.total {
             return Err(io::Error::other(format!("{size} bytes are more than the folder may hold")));
@@ -51,11 +64,59 @@ impl Spill {
         self.prepare()?;
         self.sweep(size);
         let path = self.folder.join(format!("{}{SUFFIX}", crate::events::random_hex()?));
+        if let Some(origin) = origin {
+            // Before the text, so that no reader finds the text without its origin.
+            self.record_origin(&path, origin)?;
+        }
         let mut file = create(&path)?;
         for part in parts {
-            file.write_all(part.as_bytes()).inspect_err(|_| _ = fs::remove_file(&path))?;
+            file.write_all(part.as_bytes()).inspect_err(|_| remove(&path))?;
         }
         Ok(path)
+    }
+
+    /// Records that a file in this folder holds untrusted text.
+    pub(crate) fn record_origin(&self, path: &Path, origin: &str) -> io::Result<()> {
+        let Some(name) = path.file_name() else { return Ok(()) };
+        let beside = self.folder.join(name).with_extension(ORIGIN);
+        HAS_RECORDED_ORIGIN.store(true, Ordering::Relaxed);
+        match create(&beside) {
+            Ok(mut file) => file.write_all(origin.as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether some file here may hold untrusted text. It costs nothing where none does.
+    pub(crate) fn may_hold_untrusted(&self) -> bool {
+        HAS_RECORDED_ORIGIN.load(Ordering::Relaxed)
+            || *self.has_older_origin.get_or_init(|| self.origins().next().is_some())
+    }
+
+    /// The origin of the untrusted text in a file, or of one of the files in a folder. Links are followed.
+    pub(crate) fn origin_of(&self, path: &Path) -> Option<String> {
+        let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.folder).ok()?);
+        if path == folder {
+            return self.any_origin();
+        }
+        (path.parent()? == folder).then(|| read_origin(&path.with_extension(ORIGIN))).flatten()
+    }
+
+    /// The origin of one of the files here.
+    pub(crate) fn any_origin(&self) -> Option<String> {
+        self.origins().find_map(|file| read_origin(&file))
+    }
+
+    /// The origin of a file here that a text names.
+    pub(crate) fn origin_named_in(&self, text: &str) -> Option<String> {
+        let is_named = |file: &PathBuf| file.file_stem().and_then(|it| it.to_str()).is_some_and(|it| text.contains(it));
+        self.origins().filter(is_named).find_map(|file| read_origin(&file))
+    }
+
+    /// The files that name an origin.
+    fn origins(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == ORIGIN))
     }
 
     /// Makes the folder, or makes sure that the one there is ours and closed to others.
@@ -92,11 +153,22 @@ impl Spill {
         let now = SystemTime::now();
         for (modified, size, path) in files {
             let old = now.duration_since(modified).is_ok_and(|age| age > self.keep_for);
-            if (old || used + coming > self.total) && fs::remove_file(path).is_ok() {
+            if (old || used + coming > self.total) && fs::remove_file(&path).is_ok() {
+                _ = fs::remove_file(path.with_extension(ORIGIN));
                 used -= size;
             }
         }
     }
+}
+
+fn remove(path: &Path) {
+    _ = fs::remove_file(path);
+    _ = fs::remove_file(path.with_extension(ORIGIN));
+}
+
+fn read_origin(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text[..text.floor_char_boundary(MAX_ORIGIN)].to_owned()).filter(|it| !it.is_empty())
 }
 
 /// Only files that were made here are ever removed.
@@ -122,7 +194,7 @@ mod tests {
     #[test]
     fn only_the_owner_can_look() {
         let spill = Spill::new(folder("private").join("a/b"), Duration::from_secs(60));
-        let path = spill.write(&["all of it"]).unwrap();
+        let path = spill.write(&["all of it"], None).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "all of it");
         let modes = [path.as_path(), spill.folder()].map(|it| fs::metadata(it).unwrap().mode() & 0o777);
         assert_eq!(modes, [0o600, 0o700]);
@@ -133,7 +205,7 @@ mod tests {
     fn a_link_in_place_of_the_folder_is_refused() {
         let folder = folder("link");
         std::os::unix::fs::symlink("/", &folder).unwrap();
-        let error = Spill::new(folder.clone(), Duration::ZERO).write(&["x"]).unwrap_err();
+        let error = Spill::new(folder.clone(), Duration::ZERO).write(&["x"], None).unwrap_err();
         assert!(error.to_string().ends_with("is not a folder of this user"), "{error}");
         fs::remove_file(folder).unwrap();
     }
@@ -141,22 +213,51 @@ mod tests {
     #[test]
     fn old_files_go_and_others_stay() {
         let spill = Spill::new(folder("old"), Duration::ZERO);
-        let first = spill.write(&["one"]).unwrap();
+        let first = spill.write(&["one"], None).unwrap();
         let foreign = spill.folder().join("notes.txt");
         fs::write(&foreign, "mine").unwrap();
         *spill.swept.lock().unwrap() = None;
-        let second = spill.write(&["two"]).unwrap();
+        let second = spill.write(&["two"], None).unwrap();
         assert_eq!([&first, &foreign, &second].map(|it| it.exists()), [false, true, true]);
+        fs::remove_dir_all(spill.folder()).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_untrusted_text_keeps_its_origin() {
+        let spill = Spill::new(folder("origin"), Duration::from_secs(60));
+        let mine = spill.write(&["mine"], None).unwrap();
+        assert_eq!((spill.origin_of(&mine), spill.any_origin()), (None, None));
+        let theirs = spill.write(&["theirs"], Some("https://a.example/")).unwrap();
+        // Another session with the same folder knows it too.
+        let other = Spill::new(spill.folder().to_owned(), Duration::from_secs(60));
+        assert!(other.may_hold_untrusted());
+        let link = spill.folder().join("link");
+        std::os::unix::fs::symlink(&theirs, &link).unwrap();
+        for path in [&theirs, &link, spill.folder()] {
+            assert_eq!(other.origin_of(path).as_deref(), Some("https://a.example/"), "{}", path.display());
+        }
+        let told = |path: &Path| other.origin_named_in(&format!("{}:1: text", path.display()));
+        assert_eq!((told(&theirs).as_deref(), told(&mine)), (Some("https://a.example/"), None));
+        assert_eq!(other.origin_of(&mine), None);
+        fs::remove_dir_all(spill.folder()).unwrap();
+    }
+
+    #[test]
+    fn an_origin_goes_with_its_file() {
+        let spill = Spill::new(folder("gone"), Duration::from_secs(600)).total(10);
+        spill.write(&["123456"], Some("a")).unwrap();
+        spill.write(&["abcdef"], None).unwrap();
+        assert_eq!((spill.any_origin(), fs::read_dir(spill.folder()).unwrap().count()), (None, 1));
         fs::remove_dir_all(spill.folder()).unwrap();
     }
 
     #[test]
     fn the_oldest_make_room() {
         let spill = Spill::new(folder("room"), Duration::from_secs(600)).total(10);
-        let first = spill.write(&["123456"]).unwrap();
-        let second = spill.write(&["abcdef"]).unwrap();
+        let first = spill.write(&["123456"], None).unwrap();
+        let second = spill.write(&["abcdef"], None).unwrap();
         assert_eq!([first.exists(), second.exists()], [false, true]);
-        assert!(spill.write(&["more than ten"]).is_err());
+        assert!(spill.write(&["more than ten"], None).is_err());
         fs::remove_dir_all(spill.folder()).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use helve_contract::{Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply, Session};
 use serde_json::Value;
 
-use crate::{Engine, builder, gate};
+use crate::{Engine, Spill, builder, gate};
 
 /// Whose words are a stranger's, beside those that say so themselves.
 #[derive(Clone, Default)]
@@ -22,7 +22,11 @@ pub(crate) struct Strangers {
 #[derive(Default)]
 pub(crate) struct Named {
     command: Option<String>,
+    /// The directory that the command starts in.
+    start: PathBuf,
     paths: Vec<PathBuf>,
+    /// The same paths on the host.
+    on_host: Vec<PathBuf>,
 }
 
 impl Strangers {
@@ -35,16 +39,23 @@ impl Strangers {
     }
 
     /// What a call names, as far as something hangs on it.
-    pub(crate) fn named(&self, entry: &Entry, args: &Value, call: &Call) -> Named {
-        if self.heads.is_empty() {
+    pub(crate) fn named(&self, entry: &Entry, args: &Value, call: &Call, spill: Option<&Spill>) -> Named {
+        if self.heads.is_empty() && !spill.is_some_and(Spill::may_hold_untrusted) {
             return Named::default();
         }
-        let (command, paths) = gate::named_in(&entry.spec, args, call);
-        Named { command, paths }
+        let gate::NamedPlaces { command, start, paths, on_host } = gate::named_in(&entry.spec, args, call);
+        Named { command, start, paths, on_host }
     }
 
     /// Where the words of a reply are from, if a stranger wrote them.
-    fn origin(&self, entry: &Entry, named: &Named, reply: &Reply) -> Option<Origin> {
+    fn origin(
+        &self,
+        entry: &Entry,
+        named: &Named,
+        call: &Call,
+        reply: &Reply,
+        spill: Option<&Spill>,
+    ) -> Option<Origin> {
         if self.trusted.iter().any(|pattern| builder::grants(pattern, entry)) {
             return None;
         }
@@ -54,10 +65,14 @@ impl Strangers {
         if let Some(name) = entry.stranger() {
             return Some(Origin::of(name));
         }
-        if self.heads.is_empty() || reply.is_error {
+        // The text of an error is the tool's, except that of a command that ran and failed.
+        if reply.is_error && reply.exit.is_none() {
             return None;
         }
-        let Named { command, paths } = named;
+        if let Some(name) = spill.and_then(|spill| saved_origin(spill, named, call, reply)) {
+            return Some(Origin::of(name));
+        }
+        let Named { command, paths, .. } = named;
         if let Some(path) = paths.iter().find(|path| self.files.denial(path, Access::Read).is_some()) {
             return Some(Origin::of(format!("the file {}", path.display())));
         }
@@ -69,11 +84,33 @@ impl Strangers {
     }
 }
 
+/// The origin of a saved file of untrusted text that a call reads: a file that it names or that the reply names, or, for
+/// a command, the directory of saved files.
+fn saved_origin(spill: &Spill, named: &Named, call: &Call, reply: &Reply) -> Option<String> {
+    if !spill.may_hold_untrusted() {
+        return None;
+    }
+    if let Some(origin) = named.on_host.iter().find_map(|path| spill.origin_of(path)) {
+        return Some(origin);
+    }
+    if let Some(command) = &named.command {
+        if let Some(origin) = spill.origin_named_in(command) {
+            return Some(origin);
+        }
+        let known_as = [spill.folder().display().to_string(), call.session.workspace.shown(spill.folder())];
+        let is_named = known_as.iter().any(|name| command.contains(name)) || named.start.starts_with(spill.folder());
+        if let Some(origin) = is_named.then(|| spill.any_origin()).flatten() {
+            return Some(origin);
+        }
+    }
+    spill.origin_named_in(reply.spill.as_deref().unwrap_or_default()).or_else(|| spill.origin_named_in(&reply.text))
+}
+
 impl Engine {
     /// Marks untrusted data, and remembers where it is from. Text is marked once it is truncated, so that the marks
     /// stay: the caller puts the fence around it.
     pub(crate) fn attribute(&self, entry: &Entry, named: &Named, call: &Call, reply: &mut Reply) -> Option<Fence> {
-        let Some(origin) = self.strangers.origin(entry, named, reply) else {
+        let Some(origin) = self.strangers.origin(entry, named, call, reply, self.spill.as_ref()) else {
             reply.origin = None;
             return None;
         };

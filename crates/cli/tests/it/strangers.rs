@@ -65,7 +65,11 @@ fn a_bait_does_not_leave_in_any_mode() {
     let desk = model.at(desk);
     let ran = run(&desk, port, &["--mode=bypassPermissions", "--set", "secrets.canaries=hlv_bait_0123456789"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(model.results()[1].contains("the arguments hold canary 1, which may not leave"), "{:?}", model.results());
+    assert!(
+        model.results()[1].contains("the arguments contain canary 1, which may not leave"),
+        "{:?}",
+        model.results()
+    );
     let record = record(&desk);
     assert!(record.contains(r#""type":"secret.leak""#), "{record}");
     assert!(!record.contains("hlv_bait_0123456789") && !record.contains("aGx2X2JhaXRfMDEyMzQ1Njc4OQ"), "{record}");

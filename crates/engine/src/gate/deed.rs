@@ -246,14 +246,28 @@ pub(super) fn only_looks(spec: &Spec) -> bool {
     !raised && !grave.iter().any(|effect| spec.effects.has(*effect))
 }
 
-/// The command line that a call runs, and the paths beneath a root that it names.
-pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> (Option<String>, Vec<PathBuf>) {
+/// What a call names.
+pub(crate) struct NamedPlaces {
+    /// The command line that it runs.
+    pub(crate) command: Option<String>,
+    /// The directory that the command starts in.
+    pub(crate) start: PathBuf,
+    /// The paths that lie beneath a root, relative to it.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The same paths on the host.
+    pub(crate) on_host: Vec<PathBuf>,
+}
+
+/// The command line and the paths that a call names.
+pub(crate) fn named_in(spec: &Spec, args: &Value, call: &Call) -> NamedPlaces {
     let deed = Deed::of(spec, args, call);
+    let start = if deed.command.is_some() { deed.start() } else { PathBuf::new() };
     let inside = |target: Target| match target {
-        Target::Inside { relative, .. } => Some(relative),
+        Target::Inside { relative, whole } => Some((relative, whole)),
         Target::Outside(_) => None,
     };
-    (deed.command, deed.targets.into_iter().filter_map(inside).collect())
+    let (paths, on_host) = deed.targets.into_iter().filter_map(inside).unzip();
+    NamedPlaces { command: deed.command, start, paths, on_host }
 }
 
 /// What a tool known only at run time would use, by the usual names of arguments.

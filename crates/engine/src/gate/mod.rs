@@ -37,8 +37,8 @@ pub use scripts::ScriptSnapshot;
 
 use crate::commands::{self, NameList, quote, visible};
 use caution::Standing;
-pub(crate) use deed::named_in;
 use deed::{Address, Deed};
+pub(crate) use deed::{NamedPlaces, named_in};
 use given::Given;
 use rule::Hit;
 

@@ -1,6 +1,13 @@
-//! A secret in other clothes: as base64, hexadecimal or the escapes of an address, whole or in pieces.
+//! The forms of a registered secret: how it is redacted, and how it is found in outgoing arguments. `docs/security.md`
+//! lists the forms that are found.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use unicode_normalization::UnicodeNormalization;
+
+use super::{
+    SHORTEST,
+    decode::{decoded, has_long_run, joined_leaves, rot13},
+};
 
 /// Shorter secrets are looked for as they are: in other forms they would be found everywhere.
 const LEAST: usize = 8;
@@ -25,75 +32,149 @@ pub(super) fn written(secret: &str) -> Vec<String> {
     forms
 }
 
+/// The most bytes of texts that are derived from one text.
+const MAX_DERIVED: usize = 1 << 20;
+/// How many encodings are taken off, one inside the other.
+const MAX_DEPTH: usize = 3;
+/// The shortest form that is looked for in pieces, and the shortest piece.
+const MIN_SPLIT: usize = 12;
+const MIN_PIECE: usize = 3;
+/// The most bytes between two pieces.
+const MAX_GAP: usize = 40;
+
 /// What a secret looks like when everything but letters and digits is left out, in every form that is known.
 #[derive(Clone, Debug)]
 pub(super) struct Needle {
     whole: String,
+    /// The letters and digits of the secret.
+    plain: String,
+    /// The same of its encoded forms.
     bare: Vec<String>,
 }
 
 impl Needle {
     pub(super) fn new(secret: &str) -> Self {
-        let mut bare = Vec::new();
+        let (mut bare, mut plain_form) = (Vec::new(), String::new());
         if secret.len() >= LEAST {
-            let hex = hex(secret);
-            let backwards: String = secret.chars().rev().collect();
-            let mut forms = vec![secret.to_owned(), backwards, hex, inside(secret.as_bytes(), 0, BASE32, 5)];
+            plain_form = plain(secret);
+            let mut forms =
+                vec![secret.to_owned(), reversed(secret), rot13(secret), reversed(&rot13(secret)), hex(secret)];
+            forms.extend((0..5).map(|shift| inside(secret.as_bytes(), shift, BASE32, 5)));
             forms.extend((0..3).map(|shift| inside(secret.as_bytes(), shift, BASE64, 6)));
             bare.extend(forms.iter().map(|form| plain(form)).filter(|form| form.len() >= LEAST));
+            bare.dedup();
         }
-        Self { whole: secret.to_owned(), bare }
+        Self { whole: secret.to_owned(), plain: plain_form, bare }
     }
 
     /// Whether a text carries it.
-    fn is_in(&self, carried: &Carried<'_>) -> bool {
-        carried.text.contains(&self.whole)
-            || self
-                .bare
-                .iter()
-                .any(|form| carried.bare.contains(form.as_str()) || carried.decoded.contains(form.as_str()))
+    fn is_in(&self, text: &str, bare: &str) -> bool {
+        text.contains(&self.whole)
+            || self.bare.iter().any(|form| bare.contains(form.as_str()))
+            || (self.plain.len() >= MIN_SPLIT && is_in_pieces(&self.plain, text, bare))
     }
 }
 
-/// A text in the forms in which it is looked through.
-struct Carried<'a> {
-    text: &'a str,
-    bare: String,
-    decoded: String,
+/// Whether a form stands in a text in pieces, in order: each piece is a whole word, and little stands between two.
+fn is_in_pieces(form: &str, text: &str, bare: &str) -> bool {
+    let head = &form[..form.floor_char_boundary(MIN_PIECE)];
+    if !bare.contains(head) {
+        return false;
+    }
+    let words = words(text);
+    let is_first = |word: &str| word.len() >= MIN_PIECE && strip_word(form, word).is_some();
+    (0..words.len()).filter(|at| is_first(words[*at].1)).any(|first| {
+        let (mut rest, mut end) = (form, words[first].0);
+        for (start, word) in &words[first..] {
+            if rest.is_empty() || *start > end + MAX_GAP {
+                break;
+            }
+            if let Some(left) = strip_word(rest, word).filter(|left| word.len() >= MIN_PIECE || left.is_empty()) {
+                (rest, end) = (left, start + word.len());
+            }
+        }
+        rest.is_empty()
+    })
 }
 
-impl<'a> Carried<'a> {
-    fn new(text: &'a str) -> Self {
-        // Twice: what is escaped once more on its way is the same secret.
-        let once = unescaped(text);
-        let twice = unescaped(&once);
-        let decoded = if twice == text { String::new() } else { plain(&twice) };
-        Self { text, bare: plain(text), decoded }
+/// The runs of letters and digits of a text, and where each begins.
+fn words(text: &str) -> Vec<(usize, &str)> {
+    let mut start = 0;
+    let parts = text.split_inclusive(|it: char| !it.is_alphanumeric());
+    let placed = parts.map(|part| {
+        start += part.len();
+        (start - part.len(), part.trim_end_matches(|it: char| !it.is_alphanumeric()))
+    });
+    placed.filter(|(_, word)| !word.is_empty()).collect()
+}
+
+/// What is left of a form behind a word, in any letter case.
+fn strip_word<'f>(form: &'f str, word: &str) -> Option<&'f str> {
+    let mut rest = form;
+    for letter in word.chars().flat_map(char::to_lowercase) {
+        rest = rest.strip_prefix(letter)?;
     }
+    Some(rest)
 }
 
 /// The first of these that some text in a value carries.
 pub(super) fn carried<'n, T>(value: &Value, needles: &'n [(Needle, T)]) -> Option<&'n T> {
-    match value {
-        Value::String(text) => in_text(text, needles),
-        Value::Array(items) => items.iter().find_map(|it| carried(it, needles)).or_else(|| {
-            // A command as words: the secret may stand across two of them.
-            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            if words.len() > 1 { in_text(&words.concat(), needles) } else { None }
-        }),
+    let inside = match value {
+        Value::String(text) => return in_text(text, needles),
+        Value::Array(items) => items.iter().find_map(|it| carried(it, needles)),
         Value::Object(map) => map.iter().find_map(|(key, it)| in_text(key, needles).or_else(|| carried(it, needles))),
-        _ => None,
-    }
+        _ => return None,
+    };
+    // Words of a command, fields of a form: the secret may stand across several of them.
+    inside.or_else(|| {
+        let is_several = value.as_array().map_or_else(|| value.as_object().map_or(0, Map::len), Vec::len) > 1;
+        is_several.then(|| in_text(&joined_leaves(value), needles)).flatten()
+    })
 }
 
+/// Looks through a text and through what it decodes to.
 fn in_text<'n, T>(text: &str, needles: &'n [(Needle, T)]) -> Option<&'n T> {
-    let text = Carried::new(text);
-    needles.iter().find(|(needle, _)| needle.is_in(&text)).map(|(_, whose)| whose)
+    let find = |text: &str| {
+        let bare = plain(text);
+        needles.iter().find(|(needle, _)| needle.is_in(text, &bare)).map(|(_, whose)| whose)
+    };
+    if let Some(found) = find(text) {
+        return Some(found);
+    }
+    let mut room = MAX_DERIVED;
+    let mut level = vec![text.to_owned()];
+    if has_long_run(text) {
+        level.extend([reversed(text), rot13(text)]);
+    }
+    for _ in 0..MAX_DEPTH {
+        let mut next: Vec<String> = Vec::new();
+        for derived in level.iter().flat_map(|it| decoded(it)) {
+            if derived.len() < SHORTEST || next.contains(&derived) {
+                continue;
+            }
+            room = room.checked_sub(derived.len())?;
+            if let Some(found) = find(&derived) {
+                return Some(found);
+            }
+            next.push(derived);
+        }
+        level = next;
+    }
+    None
 }
 
-/// Letters and digits alone, in lower case: dots of a host name, blanks and quotes hide nothing.
+/// Letters and digits alone, in lower case and in their plain form: dots of a host name, blanks, quotes and letters
+/// without width hide nothing.
 fn plain(text: &str) -> String {
-    text.chars().filter(|it| it.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    let is_kept = |it: &char| it.is_alphanumeric();
+    if text.is_ascii() {
+        return text.chars().filter(is_kept).map(|it| it.to_ascii_lowercase()).collect();
+    }
+    text.nfkc().filter(is_kept).flat_map(char::to_lowercase).collect()
+}
+
+fn reversed(text: &str) -> String {
+    text.chars().rev().collect()
 }
 
 fn hex(text: &str) -> String {
@@ -106,32 +187,6 @@ fn escaped(text: &str) -> String {
         byte => format!("%{byte:02X}"),
     };
     text.bytes().map(one).collect()
-}
-
-fn unescaped(text: &str) -> String {
-    if !text.contains(['%', '\\']) {
-        return text.to_owned();
-    }
-    let (bytes, mut out, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let digits = match (byte, bytes.get(at + 1)) {
-            (b'%', _) => bytes.get(at + 1..at + 3),
-            (b'\\', Some(b'x')) => bytes.get(at + 2..at + 4),
-            _ => None,
-        };
-        let number = digits.and_then(|it| std::str::from_utf8(it).ok()).and_then(|it| u8::from_str_radix(it, 16).ok());
-        match number {
-            Some(number) => {
-                out.push(number);
-                at += if byte == b'%' { 3 } else { 4 };
-            }
-            None => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// The letters of an encoding of `bits` a letter that follow from these bytes alone, when so many bytes stand before

@@ -3,6 +3,7 @@
 //! One scan looks for the few words and prefixes that a secret can stand behind; only there is looked closer. Clean
 //! text costs that scan and no copy. Ids, hashes and ordinary code stay: what is taken out has to look like a secret.
 
+mod decode;
 mod forms;
 mod rules;
 mod value;
@@ -44,7 +45,7 @@ impl Leak {
     /// In words.
     pub(crate) fn told(self) -> String {
         match self {
-            Self::Secret => "a secret of this machine".to_owned(),
+            Self::Secret => "a registered secret".to_owned(),
             Self::Canary(number) => format!("canary {number}"),
         }
     }
@@ -82,7 +83,7 @@ impl Scrub {
         self
     }
 
-    /// What in these arguments may not leave the machine, in whatever form.
+    /// What in these arguments may not leave the machine, in the forms that are known.
     pub(crate) fn leak(&self, args: &Value) -> Option<Leak> {
         if self.needles.is_empty() { None } else { forms::carried(args, &self.needles).copied() }
     }
@@ -213,5 +214,7 @@ fn replace_in(value: &mut Value, texts: &[String]) {
     }
 }
 
+#[cfg(test)]
+mod forms_tests;
 #[cfg(test)]
 mod tests;
