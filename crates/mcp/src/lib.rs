@@ -27,8 +27,8 @@ mod wire;
 
 pub use elicit::ElicitApprover;
 pub use http::{
-    Body as HttpBody, Entrance, HttpOptions, Reply as HttpReply, Rooms, Routes, is_loopback, serve_http,
-    serve_http_beside,
+    Body as HttpBody, Connection as HttpConnection, Entrance, HttpOptions, Reply as HttpReply, Rooms, Routes,
+    is_loopback, serve_http, serve_http_beside,
 };
 pub use peer::{Handled, Outbox, Peer, Work};
 pub use server::{Options, Server};

@@ -58,7 +58,7 @@ impl Flags {
         if self.no_auth && !is_loopback(at.ip()) {
             return Err(wrong("other machines can reach it; leave --no-auth out".into()));
         }
-        more_descriptors();
+        raise_descriptor_limit();
         let listener = runtime.block_on(TcpListener::bind(at)).map_err(|error| wrong(error.to_string()))?;
         let at = listener.local_addr()?;
         let token = if self.no_auth { None } else { Some(Token::make(bench.settings(), at)?) };
@@ -71,6 +71,7 @@ impl Flags {
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             body: usize::from(self.max_body) << 20,
+            connections: max_connections(),
             ..HttpOptions::default()
         };
         let served = runtime.block_on(serve_http(listener, Arc::new(rooms), options, setup::asked_to_stop()));
@@ -92,13 +93,22 @@ pub(super) fn near(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(own, at.port())
 }
 
-/// A connection takes a descriptor, and so does much of what a call does.
-pub(super) fn more_descriptors() {
+/// The most file descriptors that a server asks the system for.
+const MAX_DESCRIPTORS: u64 = 8192;
+
+/// Asks the system for more file descriptors: each connection takes one, and calls need some too.
+pub(super) fn raise_descriptor_limit() {
     let now = getrlimit(Resource::Nofile);
-    let wanted = now.maximum.unwrap_or(8192).min(8192);
+    let wanted = now.maximum.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS);
     if now.current.is_some_and(|it| it < wanted) {
         _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: now.maximum });
     }
+}
+
+/// How many connections a server may have: half of the file descriptors at most, so that calls find the others.
+pub(super) fn max_connections() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(MAX_DESCRIPTORS);
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(HttpOptions::default().connections)
 }
 
 /// What a client has to say to be let in.

@@ -11,13 +11,15 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OnceCell, OwnedSemaphorePermit, Semaphore},
+    sync::{OnceCell, Semaphore},
+    task::yield_now,
     time::{interval, sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body::{Refusal, Reply, empty, events},
+    connections::{Connection, Connections, Place},
     door::{Caller, Door, is_loopback, only},
     mirror::{self, VERSION},
     options::{Entrance, HttpOptions, Rooms, Routes},
@@ -34,7 +36,7 @@ use crate::{
 /// The only address there is.
 const PATH: &str = "/mcp";
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// How long a client may take to say what it wants; between two requests too.
+/// How long an authenticated client may take for the head of its next request, and between two requests.
 const HEAD: Duration = Duration::from_secs(75);
 const BODY: Duration = Duration::from_secs(60);
 /// Bytes of the head of a request.
@@ -83,7 +85,7 @@ pub async fn serve_http_beside(
         routes,
         options,
     });
-    let connections = Arc::new(Semaphore::new(desk.options.connections));
+    let connections = Connections::new(desk.options.connections);
     let tasks = TaskTracker::new();
     let mut sweep = interval(SWEEP.min(desk.options.idle).max(BREATH));
     tokio::pin!(stop);
@@ -95,13 +97,18 @@ pub async fn serve_http_beside(
                 tasks.spawn(async move { desk.sessions.sweep().await });
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    // One connection too many is closed without a word.
-                    if let Ok(place) = connections.clone().try_acquire_owned() {
+                Ok((stream, from)) => {
+                    // Without a place the connection is closed at once.
+                    if let Some(place) = connections.admit(from.ip().to_canonical()) {
                         tokio::spawn(talk(desk.clone(), stream, place));
+                        // The new connection gets a turn before the next one is accepted: it may authenticate now.
+                        yield_now().await;
                     }
                 }
-                Err(_) => sleep(BREATH).await,
+                Err(_) => {
+                    connections.make_room();
+                    sleep(BREATH).await;
+                }
             },
         }
     }
@@ -115,12 +122,16 @@ pub async fn serve_http_beside(
 }
 
 /// One connection, to its end.
-async fn talk(desk: Arc<Desk>, stream: TcpStream, place: OwnedSemaphorePermit) {
+async fn talk(desk: Arc<Desk>, stream: TcpStream, place: Place) {
     // Answers are small and somebody waits for each.
     _ = stream.set_nodelay(true);
+    let client = &place.connection;
     let service = service_fn(|request| {
         let desk = desk.clone();
-        async move { Ok::<_, Infallible>(desk.serve(request).await.unwrap_or_else(Refusal::reply)) }
+        async move {
+            let _running = client.request();
+            Ok::<_, Infallible>(desk.serve(request, client).await.unwrap_or_else(Refusal::reply))
+        }
     });
     // A connection that breaks is the client's own affair.
     let connection = http1::Builder::new()
@@ -131,12 +142,12 @@ async fn talk(desk: Arc<Desk>, stream: TcpStream, place: OwnedSemaphorePermit) {
     tokio::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => {}
+        () = client.expired(desk.options.head_timeout) => {}
         () = desk.closing.cancelled() => {
             connection.as_mut().graceful_shutdown();
             _ = connection.await;
         }
     }
-    drop(place);
 }
 
 /// All that a request needs.
@@ -157,17 +168,22 @@ struct Desk {
 }
 
 impl Desk {
-    async fn serve(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
-        let (head, body) = request.into_parts();
+    async fn serve(&self, request: Request<Incoming>, client: &Connection) -> Result<Reply, Refusal> {
+        let (mut head, body) = request.into_parts();
         if let Some(routes) = self.routes.as_ref().filter(|_| head.uri.path() != PATH) {
             let place = self.places.try_acquire();
             let entrance = match &place {
                 Ok(_) => self.door.entrance(&head),
                 Err(_) => Entrance::Refused(StatusCode::SERVICE_UNAVAILABLE, BUSY.to_owned()),
             };
+            if entrance == Entrance::Known {
+                client.set_authenticated();
+            }
+            head.extensions.insert(client.clone());
             return Ok(routes.answer(Request::from_parts(head, body), entrance).await);
         }
         let caller = self.door.enter(&head)?;
+        client.set_authenticated();
         if head.uri.path() != PATH {
             return Err(Refusal::new(StatusCode::NOT_FOUND, format!("nothing is here; ask at {PATH}")));
         }
@@ -186,15 +202,14 @@ impl Desk {
     }
 
     /// Lets requests under way come to their end, as long as there is time.
-    async fn drain(&self, connections: &Semaphore) {
+    async fn drain(&self, connections: &Connections) {
         self.closing.cancel();
         if self.options.drain.is_zero() {
             return;
         }
         self.sessions.hush();
-        let all = u32::try_from(self.options.connections).unwrap_or(u32::MAX);
         // Whoever has not come to an end by now is cut off.
-        _ = timeout(self.options.drain, connections.acquire_many(all)).await;
+        _ = timeout(self.options.drain, connections.all_ended()).await;
     }
 
     async fn post(&self, headers: &HeaderMap, body: Incoming, caller: Caller) -> Result<Reply, Refusal> {

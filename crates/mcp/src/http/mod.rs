@@ -4,6 +4,7 @@
 //! handshake, and the newest revision goes without; a stream is what one of them is told, kept to be told again.
 
 mod body;
+mod connections;
 mod door;
 mod listen;
 mod mirror;
@@ -13,6 +14,7 @@ mod session;
 mod stream;
 
 pub use body::{Body, Reply};
+pub use connections::Connection;
 pub use door::is_loopback;
 pub use listen::{serve_http, serve_http_beside};
 pub use options::{Entrance, HttpOptions, Rooms, Routes};

@@ -25,8 +25,11 @@ pub struct HttpOptions {
     pub idle: Duration,
     /// Requests under way at the same time, of all clients together.
     pub in_flight: usize,
-    /// Connections at the same time.
+    /// Connections at the same time. Half of them may be from clients that have not authenticated, and a quarter from one
+    /// address of such clients; beyond that, the oldest of these is closed. Each connection takes a file descriptor.
     pub connections: usize,
+    /// How long a client that has not authenticated may take for the head of a request.
+    pub head_timeout: Duration,
     /// How long a call goes on whose client went away and may come back for the rest.
     pub grace: Duration,
     /// How long requests under way may still take when the server is to end.
@@ -44,6 +47,7 @@ impl Default for HttpOptions {
             idle: Duration::from_secs(30 * 60),
             in_flight: 2048,
             connections: 2048,
+            head_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             drain: Duration::ZERO,
         }
@@ -74,6 +78,7 @@ pub enum Entrance {
 /// Further addresses on the same listener, beside `/mcp`.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// Answers a request. Whether a stranger may have what it asks for is decided here.
+    /// Answers a request. Its extensions hold the [`Connection`](super::Connection): one that is let in by another sign
+    /// than a token is reported with [`set_authenticated`](super::Connection::set_authenticated). Whether a stranger may have what it asks for is decided here.
     async fn answer(&self, request: Request<Incoming>, entrance: Entrance) -> Reply;
 }

@@ -185,6 +185,44 @@ fn there_is_room_for_so_much_and_no_more() {
     assert_eq!(Web::at(site.at).hello(NEWEST, &json!({})).status, 200);
 }
 
+/// A request that does not end.
+fn half_request(at: std::net::SocketAddr) -> std::net::TcpStream {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: x\r\nX-Slow: ").unwrap();
+    stream
+}
+
+/// Whether the server closes a connection, with or without a word.
+fn is_closed(mut stream: std::net::TcpStream) -> bool {
+    use std::io::Read as _;
+    stream
+        .read_to_end(&mut Vec::new())
+        .map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true)
+}
+
+#[test]
+fn a_head_that_does_not_come_ends_the_connection() {
+    let options =
+        HttpOptions { tokens: vec!["alpha".into()], head_timeout: Duration::from_millis(20), ..HttpOptions::default() };
+    let site = Site::with(options);
+    assert!(is_closed(half_request(site.at)));
+}
+
+#[test]
+fn clients_with_a_token_are_served_beside_any_number_of_half_requests() {
+    let options = HttpOptions { tokens: vec!["alpha".into()], connections: 16, ..HttpOptions::default() };
+    let site = Site::with(options);
+    let held: Vec<_> = (0..100).map(|_| half_request(site.at)).collect();
+    for _ in 0..20 {
+        let mut client = Web::at(site.at).with("Authorization", "Bearer alpha");
+        assert_eq!(client.hello("2025-11-25", &json!({})).status, 200);
+    }
+    let first = held.into_iter().next().unwrap();
+    assert!(is_closed(first), "the oldest of them made room");
+}
+
 #[test]
 fn a_session_that_nobody_uses_is_forgotten() {
     let site = Site::with(HttpOptions { idle: Duration::from_millis(1), ..HttpOptions::default() });

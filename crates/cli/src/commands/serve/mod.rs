@@ -81,7 +81,7 @@ impl Args {
         let dialect = super::dialect(&settings)?;
         let at = self.address()?;
         let runtime = setup::runtime()?;
-        http::more_descriptors();
+        http::raise_descriptor_limit();
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let served = runtime.block_on(self.serve(&bench, at));
         // Work that hangs in the kernel is not waited for.
@@ -121,6 +121,7 @@ impl Args {
             tokens: vec![pass.token().to_owned()],
             hosts: self.allow_host.clone(),
             drain: DRAIN,
+            connections: http::max_connections(),
             ..HttpOptions::default()
         };
         let (hooks, posts) = hooks::open(bench.settings())?;

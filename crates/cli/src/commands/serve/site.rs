@@ -7,7 +7,7 @@ use std::sync::{
 
 use helve_agent::scheduler::Scheduler;
 use helve_contract::{CancellationToken, async_trait};
-use helve_mcp::{Entrance, HttpReply, Routes};
+use helve_mcp::{Entrance, HttpConnection, HttpReply, Routes};
 use helve_runtime::Caller;
 use helve_web::channels::Inbound;
 use http_body_util::{BodyExt as _, Collected};
@@ -130,6 +130,9 @@ impl Site {
             return Err(No::new(status, code, why));
         }
         let is_known = entrance == Entrance::Known || self.pass.is_page(request.headers());
+        if let Some(connection) = request.extensions().get::<HttpConnection>().filter(|_| is_known) {
+            connection.set_authenticated();
+        }
         if request.uri().path().starts_with("/hooks/") {
             if request.method() != "POST" {
                 return Err(No::method("POST"));
