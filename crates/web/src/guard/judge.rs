@@ -33,6 +33,8 @@ const PORTS: &[u16] = &[
 pub struct Guard {
     allow: Arc<[Allow]>,
     reach: Reach,
+    /// Whether the hosts come from the settings or from the program, and not from a model.
+    has_configured_hosts: bool,
     resolver: Arc<dyn Resolve>,
 }
 
@@ -56,7 +58,12 @@ pub struct Admitted {
 
 impl Default for Guard {
     fn default() -> Self {
-        Self { allow: Arc::new([]), reach: Reach::Public, resolver: Arc::new(SystemResolver) }
+        Self {
+            allow: Arc::new([]),
+            reach: Reach::Public,
+            has_configured_hosts: false,
+            resolver: Arc::new(SystemResolver),
+        }
     }
 }
 
@@ -78,7 +85,13 @@ impl Guard {
     /// Nothing but what is listed may be reached.
     #[must_use]
     pub fn only_listed(self) -> Self {
-        Self { reach: Reach::Listed, ..self }
+        Self { reach: Reach::Listed, has_configured_hosts: true, ..self }
+    }
+
+    /// The hosts that it judges are those of a configured service: an error does not ask the model to spell them.
+    #[must_use]
+    pub fn for_service(self) -> Self {
+        Self { has_configured_hosts: true, ..self }
     }
 
     /// Finds names another way.
@@ -106,20 +119,21 @@ impl Guard {
         Ok(())
     }
 
-    /// Why a name has no address. A name that the operator wrote is not the model's to spell.
+    /// Why a name has no address. Without a network every name is unknown, so that is checked first; and a name that the
+    /// operator wrote is not the model's to spell.
     fn not_found(&self, host: &str, error: &io::Error) -> Error {
-        Error::failed(if is_unanswered(error) {
+        let what = format!("{host} was not reached: its name could not be resolved ({error})");
+        Error::failed(if !self.resolver.has_route() {
+            format!("{what}, because this machine has no network connection. Try again later, or go on without it")
+        } else if is_unanswered(error) {
+            format!("{what}. The network or its name server is down. Try again later, or go on without it")
+        } else if self.has_configured_hosts {
             format!(
-                "{host} was not reached: names cannot be looked up now ({error}). The network or its name server is \
-                 down. Try again later, or go on without it"
-            )
-        } else if matches!(self.reach, Reach::Listed) {
-            format!(
-                "{host} was not reached: there is no such name ({error}). This session is set up with it; ask the user \
-                 to check the settings"
+                "{what}. This session is set up with it. The network may be off; if it is on, ask the user to check the \
+                 settings"
             )
         } else {
-            format!("{host} could not be found ({error}); check the spelling")
+            format!("{what}. Check the spelling; if it is right, the network may be off")
         })
     }
 
@@ -284,7 +298,9 @@ mod tests {
             ),
             (
                 "http://nowhere.example/",
-                "nowhere.example could not be found (no such name); check the spelling".to_owned(),
+                "nowhere.example was not reached: its name could not be resolved (no such name). Check the spelling; if it \
+                 is right, the network may be off"
+                    .to_owned(),
             ),
             ("http://empty.example/", "empty.example has no address; check the spelling".to_owned()),
         ] {
@@ -303,6 +319,33 @@ mod tests {
         }
     }
 
+    /// A machine without a network: every name is unknown, in whichever way the system says so.
+    struct Offline(&'static str);
+
+    #[async_trait]
+    impl Resolve for Offline {
+        async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+            Err(io::Error::other(format!("failed to lookup address information: {}", self.0)))
+        }
+
+        fn has_route(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn without_a_network_no_name_is_called_misspelt() {
+        for text in ["Name or service not known", "Temporary failure in name resolution"] {
+            let open = Guard::new().with_resolver(Arc::new(Offline(text)));
+            let listed = open.clone().only_listed().allowing(["search.example"]).unwrap();
+            for guard in [open, listed] {
+                let told = asked(&guard, "https://search.example/");
+                assert!(told.contains("could not be resolved") && told.contains("no network connection"), "{told}");
+                assert!(!told.contains("spelling") && !told.contains("settings"), "{told}");
+            }
+        }
+    }
+
     #[test]
     fn a_name_that_nobody_misspelt_is_not_called_misspelt() {
         let down = Guard::new().with_resolver(Arc::new(Down));
@@ -310,7 +353,10 @@ mod tests {
         assert!(told.contains("The network or its name server is down") && !told.contains("spelling"), "{told}");
         let service = Guard::new().with_resolver(Arc::new(BOOK)).only_listed().allowing(["nowhere.example"]).unwrap();
         let told = asked(&service, "https://nowhere.example/");
-        assert!(told.contains("check the settings") && !told.contains("spelling"), "{told}");
+        assert!(told.contains("The network may be off") && !told.contains("spelling"), "{told}");
+        assert!(told.contains("check the settings"), "{told}");
+        let own = Guard::new().with_resolver(Arc::new(BOOK)).for_service();
+        assert_eq!(asked(&own, "https://nowhere.example/"), told);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Names to addresses. The guard asks once for each hop and uses what it was told, so no second answer matters.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+};
 
 use async_trait::async_trait;
 
@@ -9,6 +12,11 @@ use async_trait::async_trait;
 pub trait Resolve: Send + Sync {
     /// Every address of the name, each with the port.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
+
+    /// Whether this machine has a route to the internet, for the text of an error. Nothing is sent.
+    fn has_route(&self) -> bool {
+        true
+    }
 }
 
 /// The system's own way: its hosts file, its servers.
@@ -19,5 +27,11 @@ pub struct SystemResolver;
 impl Resolve for SystemResolver {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok(tokio::net::lookup_host((host, port)).await?.collect())
+    }
+
+    fn has_route(&self) -> bool {
+        // A datagram socket that is connected asks the system for a route and sends nothing.
+        let has = |from: &str, to: &str| UdpSocket::bind(from).and_then(|socket| socket.connect(to)).is_ok();
+        has("0.0.0.0:0", "1.1.1.1:53") || has("[::]:0", "[2606:4700:4700::1111]:53")
     }
 }

@@ -174,7 +174,7 @@ impl Search {
         // What the operator wrote may be private; the usual addresses of the services may not.
         let client = match &settings.base_url {
             Some(address) => wire::client_for(&[address])?,
-            None => Client::new(Guard::new()),
+            None => Client::new(Guard::new().for_service()),
         };
         Ok(Self { provider, base, key, engine, client })
     }
