@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, stream};
 use helve_contract::{
-    Call, Refusal, Reply, Result,
+    Call, Limit, Refusal, Reply, Result,
     ports::{Part, Speaker, Spent},
 };
 
 use crate::{
     Ended, Event,
     circles::{Done, Verdict},
-    compact::middle_out,
     model::Use,
     turn::{Turn, progress},
 };
@@ -21,9 +20,9 @@ use crate::{
 const MOST: usize = 64;
 /// How many run side by side.
 const SIDE_BY_SIDE: usize = 10;
-/// Characters of a result that a model is shown; a dialect may allow more than any window holds. It is more than the
-/// limit of any command, so that no output of a command is cut twice.
-const SHOWN: usize = 120_000;
+/// The most of a result that a model is shown: a dialect may allow more than any context window holds. It is more than
+/// the limit of any command.
+const MAX_RESULT: Limit = Limit::chars(120_000);
 /// What a call says that had not begun when the user spoke.
 const SKIPPED: &str = "Skipped due to user interrupt.";
 
@@ -102,6 +101,7 @@ impl Turn<'_> {
             let mut asked = Call::new(call.id.clone(), this.agent.session.clone());
             asked.cancel = this.cancel.clone();
             asked.progress = Some(progress(this.agent, &call.id));
+            asked.max_reply = Some(MAX_RESULT);
             let reply = this.agent.engine.run(&call.name, call.input.as_str(), asked).await;
             let ran = Ran { call, reply, took: begun.elapsed() };
             this.report(&ran);
@@ -141,7 +141,6 @@ impl Turn<'_> {
                 took,
             };
             let verdict = self.circles.judge(&done);
-            reply.text = middle_out(&reply.text, SHOWN);
             if let Some(notes) = reply.notes_text() {
                 reply.text.push_str(&format!("\n{notes}"));
             }

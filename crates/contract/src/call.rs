@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Access, CancellationToken, Error, Port, PortSet, Result, SafePath, Taint, Workspace,
+    Access, CancellationToken, Error, Limit, Port, PortSet, Result, SafePath, Taint, Workspace,
     ports::{
         Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
         Scheduling, Store, Tasks, User, WallClock, Web,
@@ -220,13 +220,15 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Where progress goes, if anybody listens.
     pub progress: Option<Progress>,
+    /// The most that the caller takes of the reply, where that may be less than the dialect's limit.
+    pub max_reply: Option<Limit>,
 }
 
 impl Call {
     /// A call in a session.
     #[must_use]
     pub fn new(id: impl Into<String>, session: Arc<Session>) -> Self {
-        Self { id: id.into(), session, cancel: CancellationToken::new(), progress: None }
+        Self { id: id.into(), session, cancel: CancellationToken::new(), progress: None, max_reply: None }
     }
 
     /// Files, and where programs run.

@@ -40,8 +40,11 @@ pub struct Reply {
     pub origin: Option<Origin>,
     /// Why the call was not made, where the gate refused it.
     pub refusal: Option<Refusal>,
-    /// Remarks about the call itself: a mended argument, an unknown field that was ignored. For events and callers.
+    /// Remarks about the call itself, for events and callers: a file that could not be saved, an internal error.
     pub notes: Vec<String>,
+    /// Everything that was repaired in the arguments, for records and logs. Those repairs that could change the meaning of
+    /// the call are in `model_notes` too.
+    pub repairs: Vec<String>,
     /// What the model must know about its own arguments: a parameter that was ignored, renamed or guessed. The engine
     /// moves them into a field `notes` where the reply is a JSON object; otherwise whoever sends the reply adds
     /// [`Reply::notes_text`] after it.

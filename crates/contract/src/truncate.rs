@@ -95,6 +95,30 @@ impl Limit {
         Self { lines, ..self }
     }
 
+    /// The smaller of two limits. Where they count in different units, the result admits nothing that either refuses.
+    ///
+    /// ```
+    /// use helve_contract::Limit;
+    ///
+    /// let most = Limit::chars(1000);
+    /// assert_eq!(Limit::chars(5000).at_most(most), most);
+    /// assert_eq!(Limit::bytes(400).at_most(most), Limit::bytes(400));
+    /// assert_eq!(Limit::bytes(1 << 20).at_most(most), most);
+    /// ```
+    #[must_use]
+    pub fn at_most(self, most: Self) -> Self {
+        let lines = self.lines.min(most.lines);
+        if self.unit == most.unit {
+            return Self { size: self.size.min(most.size), lines, ..self };
+        }
+        let (bytes, chars) = if self.unit == SizeUnit::Bytes { (self.size, most.size) } else { (most.size, self.size) };
+        // A character has one to four bytes.
+        if bytes >= chars.saturating_mul(4) {
+            return Self::chars(chars).lines(lines);
+        }
+        Self::bytes(bytes.min(chars)).lines(lines)
+    }
+
     /// Whether the text is within the limit.
     #[must_use]
     pub fn admits(self, text: &str) -> bool {

@@ -8,7 +8,7 @@ mod user;
 use std::time::Duration;
 
 use helve_contract::{Error, FileFault, Keep, Port, PortSet, Problem, Reading, Reply, Result};
-use helve_engine::{Dialect, ExternalRow, Limit, Limits, Mode, Notice, Words};
+use helve_engine::{Dialect, ExternalRow, Limit, Limits, Mode, Notice, ParameterRange, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,7 @@ pub fn claude() -> Dialect {
                 ]
             },
             paged: &["FileRead"],
+            ranges: const { &[ParameterRange { tool: "TaskOutput", parameter: "timeout", min: 0, max: 600_000 }] },
         },
         words: Words { error, error_prefix: "Error: ", notice, cancelled: "cancelled" },
         mode: Mode::Default,
@@ -99,8 +100,8 @@ fn error(_: &str, error: &Error) -> Reply {
 
 fn notice(notice: &Notice) -> String {
     let end = if notice.keep == Keep::Head { "first" } else { "last" };
-    let shown =
-        format!("the {end} {} of {} bytes", words::thousands(notice.kept as u64), words::thousands(notice.cut.bytes));
+    let [kept, total] = [notice.kept, notice.total].map(words::thousands);
+    let shown = format!("the {end} {kept} of {total} {}", notice.unit);
     match &notice.file {
         Some(file) => format!("[Output truncated: {shown} shown. Full output saved to: {}]", file.display()),
         None => format!("[Output truncated: {shown} shown.]"),

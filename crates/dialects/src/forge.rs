@@ -72,7 +72,7 @@ pub fn forge() -> Dialect {
         roles: ROLES,
         default_role: None,
         reading: Reading::Absolute,
-        limits: Limits { general: Limit::bytes(1 << 20), by_tool: &[], paged: &[] },
+        limits: Limits { general: Limit::bytes(1 << 20), by_tool: &[], paged: &[], ranges: &[] },
         words: Words { error, error_prefix: "", notice, cancelled: "cancelled" },
         mode: Mode::Open,
     }
@@ -110,7 +110,7 @@ fn error(_: &str, error: &Error) -> Reply {
 
 fn notice(notice: &Notice) -> String {
     let file = notice.file.as_ref().map(|file| format!("; the whole is in {}", file.display())).unwrap_or_default();
-    format!("[{} of {} bytes shown{file}]", notice.kept, notice.cut.bytes)
+    format!("[{} of {} {} shown{file}]", notice.kept, notice.total, notice.unit)
 }
 
 /// Read a file. Returns {content, totalLines}.

@@ -12,7 +12,7 @@ mod vault;
 use std::time::Duration;
 
 use helve_contract::{Cut, Error, Keep, Problem, Profile, Reading, Reply, Tier};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Words};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,6 +80,15 @@ pub fn oxydra() -> Dialect {
             // These have limits of their own in characters, which must fit in any script.
             by_tool: const { &[("scratchpad_read", Limit::bytes(1 << 16)), ("schedule_run_output", Limit::bytes(1 << 16))] },
             paged: &["scratchpad_read", "schedule_run_output"],
+            ranges: const {
+                &[
+                    ParameterRange { tool: "memory_search", parameter: "top_k", min: 1, max: 20 },
+                    ParameterRange { tool: "web_search", parameter: "count", min: 1, max: 10 },
+                    ParameterRange { tool: "schedule_search", parameter: "limit", min: 1, max: 50 },
+                    ParameterRange { tool: "schedule_runs", parameter: "limit", min: 1, max: 20 },
+                    ParameterRange { tool: "schedule_run_output", parameter: "max_chars", min: 200, max: 8_000 },
+                ]
+            },
         },
         words: Words { error, error_prefix: "Tool execution failed: ", notice, cancelled: "cancelled" },
         mode: Mode::Default,

@@ -7,7 +7,7 @@ mod syntax;
 use std::time::Duration;
 
 use helve_contract::{Error, Keep, Problem, Reading, Reply, TruncatedBy, format_size};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Role, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +46,14 @@ pub fn preset() -> Dialect {
             // A page is cut by its reader, at a line, and says where to go on; that must not be cut off again.
             by_tool: const { &[("read", Limit::bytes(204_800).lines(2010))] },
             paged: &["read"],
+            ranges: const {
+                &[
+                    ParameterRange { tool: "read", parameter: "limit", min: 1, max: 2000 },
+                    ParameterRange { tool: "bash", parameter: "timeout", min: 0, max: 86_400 },
+                    ParameterRange { tool: "web_search", parameter: "max_results", min: 1, max: 20 },
+                    ParameterRange { tool: "web_fetch", parameter: "max_bytes", min: 1_024, max: 102_400 },
+                ]
+            },
         },
         words: Words { error, error_prefix: "", notice, cancelled: "Skipped due to user interrupt." },
         mode: Mode::Open,

@@ -7,8 +7,8 @@ mod sessions;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use helve_contract::{Error, Keep, Reading, Reply, SizeUnit};
-use helve_engine::{Dialect, Limit, Limits, Mode, Notice, Role, Words};
+use helve_contract::{Error, Keep, Reading, Reply};
+use helve_engine::{Dialect, Limit, Limits, Mode, Notice, ParameterRange, Role, Words};
 use helve_tools::{fs, shell};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,6 +61,14 @@ pub fn solo() -> Dialect {
                 ]
             },
             paged: &["read"],
+            ranges: const {
+                &[
+                    ParameterRange { tool: "exec", parameter: "timeout", min: 10, max: u32::MAX },
+                    ParameterRange { tool: "memory_search", parameter: "max_results", min: 1, max: 50 },
+                    ParameterRange { tool: "sessions_list", parameter: "limit", min: 1, max: 500 },
+                    ParameterRange { tool: "sessions_history", parameter: "limit", min: 1, max: 500 },
+                ]
+            },
         },
         words: Words { error, error_prefix: "", notice, cancelled: "Cancelled" },
         mode: Mode::Open,
@@ -75,10 +83,7 @@ fn error(tool: &str, error: &Error) -> Reply {
 }
 
 fn notice(notice: &Notice) -> String {
-    let whole = match notice.limit.unit {
-        SizeUnit::Bytes => format!("{} of {} bytes", notice.kept, notice.cut.bytes),
-        SizeUnit::Chars => format!("{} characters of {} bytes", notice.kept, notice.cut.bytes),
-    };
+    let whole = format!("{} of {} {}", notice.kept, notice.total, notice.unit);
     match &notice.file {
         Some(file) => format!("[output truncated: {whole} shown; the whole is in {}]", file.display()),
         None => format!("[output truncated: {whole} shown]"),

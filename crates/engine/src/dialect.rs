@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use helve_contract::{Cut, Entry, Error, Keep, Limit, PortSet, Reading, Reply, TruncatedBy};
+use helve_contract::{Cut, Entry, Error, Keep, Limit, PortSet, Reading, Reply, SizeUnit, TruncatedBy};
+use serde_json::Value;
 
 /// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
 #[derive(Clone)]
@@ -61,6 +62,39 @@ pub struct Limits {
     /// Tools that return pages and say how to read the next one. Their limit only has to hold a page, and settings do
     /// not change it.
     pub paged: &'static [&'static str],
+    /// The ranges of optional numbers. A number outside of its range is replaced by the nearest one inside, and the model
+    /// gets a note.
+    pub ranges: &'static [ParameterRange],
+}
+
+/// The range of a number that a call may send.
+#[derive(Clone, Copy, Debug)]
+pub struct ParameterRange {
+    /// The tool, by name.
+    pub tool: &'static str,
+    /// The parameter.
+    pub parameter: &'static str,
+    /// The smallest number.
+    pub min: u32,
+    /// The largest number.
+    pub max: u32,
+}
+
+impl ParameterRange {
+    /// Replaces a number outside of the range. The note for the model says what was used instead.
+    pub(crate) fn apply(&self, args: &mut Value) -> Option<String> {
+        let Self { parameter, min, max, .. } = *self;
+        let value = args.get_mut(parameter)?;
+        let number = value.as_f64()?;
+        let (used, what) = match number {
+            _ if number > f64::from(max) => (max, "most"),
+            _ if number < f64::from(min) => (min, "least"),
+            _ => return None,
+        };
+        let note = format!("{parameter} was {value}; the {what} is {used}, which was used instead");
+        *value = used.into();
+        Some(note)
+    }
 }
 
 impl Limits {
@@ -114,8 +148,12 @@ pub struct Words {
 pub struct Notice {
     /// What the whole was.
     pub cut: Cut,
-    /// How much was kept, in the unit of the limit.
-    pub kept: usize,
+    /// How much was kept, in `unit`.
+    pub kept: u64,
+    /// The size of the whole, in `unit`.
+    pub total: u64,
+    /// The unit of the limit; bytes where nothing else is known of the whole.
+    pub unit: SizeUnit,
     /// Whether the size or the number of lines was too large; `None` where the tool itself left something out.
     pub by: Option<TruncatedBy>,
     /// Which end was kept.
@@ -128,7 +166,24 @@ pub struct Notice {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_number_outside_of_its_range_is_replaced_with_a_note() {
+        let range = ParameterRange { tool: "t", parameter: "limit", min: 10, max: 2000 };
+        let applied = |mut args: Value| (range.apply(&mut args), args);
+        let (note, args) = applied(json!({ "limit": 5000 }));
+        assert_eq!(note.as_deref(), Some("limit was 5000; the most is 2000, which was used instead"));
+        assert_eq!(args, json!({ "limit": 2000 }));
+        let (note, args) = applied(json!({ "limit": 1.5 }));
+        assert_eq!(note.as_deref(), Some("limit was 1.5; the least is 10, which was used instead"));
+        assert_eq!(args, json!({ "limit": 10 }));
+        for fine in [json!({ "limit": 2000 }), json!({ "limit": 10 }), json!({}), json!({ "limit": "x" })] {
+            assert_eq!(applied(fine.clone()), (None, fine));
+        }
+    }
 
     #[test]
     fn settings_replace_limits_but_not_pages() {
@@ -139,6 +194,7 @@ mod tests {
                 ("read", Limit::bytes(9)),
             ],
             paged: &["read"],
+            ranges: &[],
         };
         let none = LimitSettings::default();
         assert_eq!(

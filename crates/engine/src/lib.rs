@@ -37,7 +37,7 @@ use tokio::sync::watch;
 pub use batch::Request;
 pub use builder::{BuildError, Builder, Commands};
 pub use commands::NameList;
-pub use dialect::{Dialect, ExternalRow, LimitSettings, Limits, Notice, Role, Words};
+pub use dialect::{Dialect, ExternalRow, LimitSettings, Limits, Notice, ParameterRange, Role, Words};
 pub use events::{Events, Listener};
 pub use gate::*;
 pub use helve_contract::{Limit, Truncated, format_size, truncate_head, truncate_tail};
@@ -181,11 +181,13 @@ impl Engine {
     pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
         let table = self.table();
         let mut ready = table.prepare(name, args.into());
+        ready.apply_ranges(self.dialect.limits.ranges);
         let mut record = self.events.open(&self.scrub, name, &mut ready, &call);
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
         let output = ready.slot.and_then(|slot| slot.entry.spec.output.as_ref());
-        let mut notes = std::mem::take(&mut ready.notes);
+        let repairs = std::mem::take(&mut ready.notes);
+        let mut notes = Vec::new();
         let model_notes = std::mem::take(&mut ready.model_notes);
         let mut work = pin!(self.perform(ready, &call));
         let done = poll_fn(|context| {
@@ -207,6 +209,7 @@ impl Engine {
         if !notes.is_empty() {
             reply.notes.splice(0..0, notes);
         }
+        reply.repairs = repairs;
         reply.model_notes.extend(model_notes);
 
         self.scrub.reply(&mut reply);
@@ -218,7 +221,7 @@ impl Engine {
         let kept = self.spill.as_ref().map(|spill| Kept { spill, workspace, raw: raw.as_deref() });
         notes::into_data(&mut reply, output);
         let limit = self.limits.apply(&self.dialect.limits, tool);
-        limits::bound(&mut reply, limit, &self.dialect.words, marks.as_ref(), kept);
+        limits::bound(&mut reply, (limit, call.max_reply), &self.dialect.words, marks.as_ref(), kept);
         self.prefix_error(&mut reply);
         record.close(&self.scrub, &mut reply);
         reply

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Cut, Form, Keep, Limit, Reply, SavedText, Truncated, TruncatedBy, Workspace};
+use helve_contract::{Cut, Form, Keep, Limit, Reply, SavedText, SizeUnit, Truncated, TruncatedBy, Workspace};
 use serde_json::{Map, Value};
 
-use crate::{Notice, Spill, Words};
+use crate::{Notice, Spill, Words, unseen};
 
 /// No text is longer than this, whatever a dialect allows.
 const HARD: usize = 4 << 20;
@@ -36,16 +36,28 @@ pub(crate) struct Kept<'a> {
 type Marks = [String; 2];
 
 /// Bounds a reply and puts its parts together. The whole text goes into a file first, where there is a place for it.
-pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Marks>, spill: Option<Kept<'_>>) {
+///
+/// The limit is the one that the call asked for, or else the dialect's; never more than `most`.
+pub(crate) fn bound(
+    reply: &mut Reply,
+    (limit, most): (Limit, Option<Limit>),
+    words: &Words,
+    marks: Option<&Marks>,
+    spill: Option<Kept<'_>>,
+) {
     bound_media(reply);
     bound_notes(reply);
     save_beside(reply, spill);
     record_origin(reply, spill);
-    let limit = Limit { size: limit.size.min(HARD), ..limit };
+    let at_most = |limit: Limit| {
+        let limit = Limit { size: limit.size.min(HARD), ..limit };
+        most.map_or(limit, |most| limit.at_most(most))
+    };
+    let limit = at_most(limit);
     if reply.form == Form::Json && reply.data.is_some() {
         bound_json(reply, limit, words, spill);
     } else {
-        bound_text(reply, limit, words, marks, spill);
+        bound_text(reply, reply.limit.map_or(limit, at_most), words, marks, spill);
         if let Some(data) = &mut reply.data
             && !fits(data, limit.size.max(4096))
         {
@@ -55,18 +67,27 @@ pub(crate) fn bound(reply: &mut Reply, limit: Limit, words: &Words, marks: Optio
 }
 
 fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Marks>, spill: Option<Kept<'_>>) {
-    let limit = reply.limit.map_or(limit, |own| Limit { size: own.size.min(HARD), ..own });
     let part = truncate(&reply.text, limit, reply.keep);
     let notice = if part.by.is_none() && reply.cut.is_none() {
         String::new()
     } else {
-        let (by, cut) = (part.by, reply.cut.unwrap_or(Cut::of(&reply.text)));
+        let by = part.by;
         let body = part.text.strip_suffix('\n').unwrap_or(part.text).to_owned();
+        // Sizes are those of the output, not of the text in which its invisible characters are escaped.
+        let raw = spill.and_then(|it| it.raw).unwrap_or(&reply.text);
+        let shown = match reply.keep {
+            Keep::Head => &raw[..unseen::raw_offset(raw, body.len())],
+            Keep::Tail => &raw[unseen::raw_offset(raw, reply.text.len() - part.text.len())..],
+        };
+        // What the tool left out itself is known in bytes only.
+        let unit = if reply.cut.is_some() { SizeUnit::Bytes } else { limit.unit };
+        let cut = reply.cut.unwrap_or(Cut::of(raw));
+        let total = if reply.cut.is_some() { cut.bytes } else { unit.measure(raw) as u64 };
+        let kept = unit.measure(shown.strip_suffix('\n').unwrap_or(shown)) as u64;
         let file = if by.is_some() { kept_in(reply, marks, spill) } else { reply.spill.clone().map(PathBuf::from) };
         reply.text = body;
         reply.cut = Some(cut);
-        let kept = limit.unit.measure(&reply.text);
-        (words.notice)(&Notice { cut, kept, by, keep: reply.keep, limit, file })
+        (words.notice)(&Notice { cut, kept, total, unit, by, keep: reply.keep, limit, file })
     };
     if let Some([opening, closing]) = marks {
         reply.text = format!("{opening}\n{}\n{closing}", reply.text.trim_end());
@@ -118,37 +139,33 @@ fn push_line(text: &mut String, line: &str) {
 }
 
 fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept<'_>>) {
-    let data = reply.data.as_ref().unwrap_or(&Value::Null);
-    let asked = reply.limit.and_then(|own| with_longest(data, own, reply.keep));
-    if asked.is_none() && reply.text.len() <= limit.size {
+    let data = reply.data.take().unwrap_or(Value::Null);
+    let longest = longest_string(&data);
+    let asked = reply.limit.filter(|own| longest.is_some_and(|text| !own.admits(text)));
+    if asked.is_none() && limit.admits(&reply.text) {
+        reply.data = Some(data);
         return;
     }
     let cut = reply.cut.unwrap_or(Cut::of(&reply.text));
     let file = kept_in(reply, None, spill);
     let notice = |kept: usize| {
-        let by = Some(TruncatedBy::Size);
-        (words.notice)(&Notice { cut, kept, by, keep: reply.keep, limit, file: file.clone() })
+        let (kept, total, by) = (kept as u64, cut.bytes, Some(TruncatedBy::Size));
+        let unit = SizeUnit::Bytes;
+        (words.notice)(&Notice { cut, kept, total, unit, by, keep: reply.keep, limit, file: file.clone() })
     };
     // The notice stands inside the data, so its room comes off the limit.
     let room = limit.size.saturating_sub(notice(limit.size).len() + 64).max(128);
-    let mut data = smaller(asked.as_ref().or(reply.data.as_ref()).unwrap_or(&Value::Null), room, reply.keep);
-    let notice = notice(data.to_string().len());
-    if !remark(&mut data, &notice)
-        && let Value::Object(map) = &mut data
+    let asked = longest.zip(asked);
+    let mut smaller = smaller_than(&data, Limit { size: room, ..limit }, reply.keep, asked);
+    let notice = notice(smaller.to_string().len());
+    if !remark(&mut smaller, &notice)
+        && let Value::Object(map) = &mut smaller
     {
         map.insert("notice".into(), notice.into());
     }
-    reply.text = data.to_string();
-    reply.data = Some(data);
+    reply.text = smaller.to_string();
+    reply.data = Some(smaller);
     reply.cut = Some(cut);
-}
-
-/// The data with its longest string truncated to a limit; `None` when that string is within the limit.
-fn with_longest(data: &Value, limit: Limit, keep: Keep) -> Option<Value> {
-    let longest = longest_string(data).filter(|text| !limit.admits(text))?.to_owned();
-    let mut data = data.clone();
-    replace_string(&mut data, &longest, &shortened(&longest, limit, keep));
-    Some(data)
 }
 
 fn longest_string(value: &Value) -> Option<&str> {
@@ -157,15 +174,6 @@ fn longest_string(value: &Value) -> Option<&str> {
         Value::Array(items) => items.iter().filter_map(longest_string).max_by_key(|it| it.len()),
         Value::Object(map) => map.values().filter_map(longest_string).max_by_key(|it| it.len()),
         _ => None,
-    }
-}
-
-fn replace_string(value: &mut Value, old: &str, new: &str) {
-    match value {
-        Value::String(text) if text == old => new.clone_into(text),
-        Value::Array(items) => items.iter_mut().for_each(|it| replace_string(it, old, new)),
-        Value::Object(map) => map.values_mut().for_each(|it| replace_string(it, old, new)),
-        _ => {}
     }
 }
 
@@ -226,12 +234,25 @@ pub(crate) fn short_text(text: &str, bytes: usize, keep: Keep) -> Cow<'_, str> {
 
 /// The value with its longest texts shortened, until its JSON has at most so many bytes; then with shorter lists.
 pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
-    let try_texts = |longest: usize| Some(copy(value, longest, usize::MAX, keep)).filter(|it| fits(it, bytes));
-    let (mut low, mut high) = (0, bytes);
+    smaller_than(value, Limit::bytes(bytes), keep, None)
+}
+
+/// The same for a limit in any unit. The text in `asked` has a limit of its own: it is cut once, to the smaller one.
+fn smaller_than(value: &Value, limit: Limit, keep: Keep, asked: Option<(&str, Limit)>) -> Value {
+    let is_small = |value: &Value| match limit.unit {
+        SizeUnit::Bytes => fits(value, limit.size),
+        SizeUnit::Chars => limit.unit.measure(&value.to_string()) <= limit.size,
+    };
+    let copied = |longest, items| Shortening { longest, items, keep, asked }.copy(value);
+    let untouched = copied(usize::MAX, usize::MAX);
+    if is_small(&untouched) {
+        return untouched;
+    }
+    let (mut low, mut high) = (0, longest_string(value).map_or(0, str::len).min(limit.size.saturating_mul(4)));
     let mut best = None;
     while high - low > high / 16 + 8 {
         let middle = low.midpoint(high);
-        match try_texts(middle) {
+        match Some(copied(middle, usize::MAX)).filter(is_small) {
             Some(found) => (best, low) = (Some(found), middle),
             None => high = middle,
         }
@@ -241,8 +262,8 @@ pub(crate) fn smaller(value: &Value, bytes: usize, keep: Keep) -> Value {
     }
     let lists = std::iter::successors(Some(1024_usize), |items| (*items > 1).then_some(items / 2));
     lists
-        .map(|items| copy(value, 64, items, keep))
-        .find(|it| fits(it, bytes))
+        .map(|items| copied(64, items))
+        .find(is_small)
         .unwrap_or_else(|| Value::Object(Map::from_iter([("cut".into(), Value::Bool(true))])))
 }
 
@@ -250,20 +271,46 @@ const MARK: &str = " bytes left out]";
 
 /// A part of a text within a limit, and how much is left out.
 fn shortened(text: &str, limit: Limit, keep: Keep) -> String {
-    let part = truncate(text, limit, keep).text;
+    with_mark(text, truncate(text, limit, keep).text, keep)
+}
+
+fn with_mark(text: &str, part: &str, keep: Keep) -> String {
     let mark = format!("[{}{MARK}", text.len() - part.len());
     if keep == Keep::Head { format!("{part}…{mark}") } else { format!("{mark}…{part}") }
 }
 
-fn copy(value: &Value, longest: usize, items: usize, keep: Keep) -> Value {
-    match value {
-        Value::String(text) if text.len() > longest => shortened(text, Limit::bytes(longest), keep).into(),
-        Value::Array(list) => list.iter().take(items).map(|it| copy(it, longest, items, keep)).collect(),
-        Value::Object(map) => {
-            let pairs = map.iter().take(items.max(16));
-            Value::Object(pairs.map(|(key, it)| (key.clone(), copy(it, longest, items, keep))).collect())
+/// How the texts and lists of a value are shortened.
+struct Shortening<'a> {
+    /// Bytes of a text.
+    longest: usize,
+    /// Items of a list.
+    items: usize,
+    keep: Keep,
+    asked: Option<(&'a str, Limit)>,
+}
+
+impl Shortening<'_> {
+    fn copy(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.text(text).into(),
+            Value::Array(list) => list.iter().take(self.items).map(|it| self.copy(it)).collect(),
+            Value::Object(map) => {
+                let pairs = map.iter().take(self.items.max(16));
+                Value::Object(pairs.map(|(key, it)| (key.clone(), self.copy(it))).collect())
+            }
+            other => other.clone(),
         }
-        other => other.clone(),
+    }
+
+    fn text(&self, text: &str) -> String {
+        let mut part = text;
+        if let Some((_, limit)) = self.asked.filter(|(longest, _)| *longest == text) {
+            part = truncate(part, limit, self.keep).text;
+        }
+        if part.len() > self.longest {
+            part = truncate(part, Limit::bytes(self.longest), self.keep).text;
+        }
+        if part.len() == text.len() { text.to_owned() } else { with_mark(text, part, self.keep) }
     }
 }
 
@@ -304,7 +351,8 @@ fn bound_media(reply: &mut Reply) {
 
 fn bound_notes(reply: &mut Reply) {
     reply.notes.truncate(NOTES.0);
-    for note in &mut reply.notes {
+    reply.repairs.truncate(NOTES.0);
+    for note in reply.notes.iter_mut().chain(&mut reply.repairs) {
         if note.len() > NOTES.1 {
             note.truncate(note.floor_char_boundary(NOTES.1));
             note.push('…');
@@ -328,7 +376,7 @@ mod tests {
 
     fn bounded(text: &str, keep: Keep, bytes: usize, lines: usize) -> String {
         let mut reply = Reply { keep, ..Reply::from(text) };
-        bound(&mut reply, Limit::bytes(bytes).lines(lines), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(bytes).lines(lines), None), &WORDS, None, None);
         reply.text
     }
 
@@ -355,7 +403,7 @@ mod tests {
             ..Reply::from("x".repeat(5000))
         };
         let marks = ["[begins]".to_owned(), "[ends]".to_owned()];
-        bound(&mut reply, Limit::bytes(10), &WORDS, Some(&marks), None);
+        bound(&mut reply, (Limit::bytes(10), None), &WORDS, Some(&marks), None);
         assert_eq!(
             reply.text,
             "exit code: 3\n[begins]\nxxxxxxxxxx\n[ends]\n[10 of 5000 bytes, 1 lines]\n[120 lines in all]"
@@ -366,7 +414,7 @@ mod tests {
     fn a_call_may_ask_for_more_or_less_than_the_dialect_gives() {
         for (asked, kept) in [(20, 20), (200, 200), (HARD + 1, 300)] {
             let mut reply = Reply { limit: Some(Limit::bytes(asked)), ..Reply::from("x".repeat(300)) };
-            bound(&mut reply, Limit::bytes(100), &WORDS, None, None);
+            bound(&mut reply, (Limit::bytes(100), None), &WORDS, None, None);
             assert_eq!(reply.text.bytes().filter(|it| *it == b'x').count(), kept);
         }
     }
@@ -374,7 +422,7 @@ mod tests {
     #[test]
     fn json_stays_json() {
         let mut reply = Reply::json(json!({ "id": 7, "out": "x".repeat(5000), "tags": ["a"] }));
-        bound(&mut reply, Limit::bytes(600).lines(2), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(600).lines(2), None), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         assert_eq!(Some(&data), reply.data.as_ref());
         assert!(reply.text.len() <= 600 && reply.text.len() > 400, "{}", reply.text.len());
@@ -386,7 +434,7 @@ mod tests {
     fn a_long_line_after_a_short_one_is_kept_in_json_too() {
         let text = format!("/* licence */\n{}", "x".repeat(100_000));
         let mut reply = Reply::json(json!({ "body": text }));
-        bound(&mut reply, Limit::bytes(16_384), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(16_384), None), &WORDS, None, None);
         assert!(reply.text.len() > 8_192 && reply.text.len() <= 16_384, "{}", reply.text.len());
     }
 
@@ -394,16 +442,67 @@ mod tests {
     fn the_longest_string_of_json_is_cut_to_what_the_call_asked_for() {
         let data = json!({ "url": "https://a.example/", "body": "y".repeat(50) });
         let mut reply = Reply { limit: Some(Limit::chars(5)), ..Reply::json(data) };
-        bound(&mut reply, Limit::bytes(1000), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
         let data: Value = serde_json::from_str(&reply.text).unwrap();
         assert_eq!(data["url"], "https://a.example/");
         assert!(data["body"].as_str().unwrap().starts_with("yyyyy…[45 bytes left out]\n["), "{data}");
     }
 
     #[test]
+    fn a_string_of_json_that_two_limits_cut_is_cut_once() {
+        let data = json!({ "body": "y".repeat(5000) });
+        let mut reply = Reply { limit: Some(Limit::chars(2000)), ..Reply::json(data) };
+        bound(&mut reply, (Limit::bytes(1000), None), &WORDS, None, None);
+        let data: Value = serde_json::from_str(&reply.text).unwrap();
+        let body = data["body"].as_str().unwrap();
+        let shown = body.split('…').next().unwrap().len();
+        assert!(body.contains(&format!("…[{} bytes left out]", 5000 - shown)), "{body}");
+        assert_eq!(body.matches("left out").count(), 1);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_output_and_not_of_its_escapes() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::new(folder.path().join("spill"), std::time::Duration::from_secs(60));
+        let workspace = Workspace::new([], helve_contract::PathRules::default(), helve_contract::Reading::Absolute);
+        for keep in [Keep::Head, Keep::Tail] {
+            let mut reply = Reply { keep, ..Reply::from("\u{1}".repeat(1000)) };
+            let raw = unseen::show(&mut reply);
+            assert_eq!(reply.text.len(), 4000);
+            let kept = Kept { spill: &spill, workspace: &workspace, raw: raw.as_deref() };
+            bound(&mut reply, (Limit::bytes(400), None), &WORDS, None, Some(kept));
+            assert!(reply.text.ends_with("[100 of 1000 bytes, 1 lines]"), "{}", reply.text);
+        }
+    }
+
+    #[test]
+    fn a_notice_has_one_unit() {
+        const UNITS: Words = Words { notice: |it| format!("[{} of {} {}]", it.kept, it.total, it.unit), ..WORDS };
+        let mut reply = Reply::from("é".repeat(30));
+        bound(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
+        assert!(reply.text.ends_with("[10 of 30 characters]"), "{}", reply.text);
+        let mut reply = Reply { cut: Some(Cut { bytes: 900, lines: 1 }), ..Reply::from("é".repeat(30)) };
+        bound(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
+        assert!(reply.text.ends_with("[20 of 900 bytes]"), "{}", reply.text);
+    }
+
+    #[test]
+    fn the_caller_may_take_less_than_the_dialect_gives() {
+        for form in [Form::Text, Form::Json] {
+            let mut reply = Reply { limit: Some(Limit::bytes(9000)), ..Reply::from("x".repeat(9000)) };
+            if form == Form::Json {
+                reply = Reply { limit: reply.limit, ..Reply::json(json!({ "a": reply.text })) };
+            }
+            bound(&mut reply, (Limit::bytes(1 << 20), Some(Limit::chars(1000))), &WORDS, None, None);
+            assert!((800..1100).contains(&reply.text.len()), "{}", reply.text.len());
+            assert!(reply.text.contains("of 90"), "{}", reply.text);
+        }
+    }
+
+    #[test]
     fn a_long_list_of_short_things_is_shortened_too() {
         let mut reply = Reply::json(json!({ "all": (0..5000).collect::<Vec<_>>() }));
-        bound(&mut reply, Limit::bytes(1000).lines(2), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(1000).lines(2), None), &WORDS, None, None);
         assert!(reply.text.len() <= 1000);
         let notice = reply.data.unwrap()["notice"].as_str().unwrap().to_owned();
         assert!(notice.ends_with(" of 23899 bytes, 1 lines]"), "{notice}");
@@ -412,7 +511,7 @@ mod tests {
     #[test]
     fn what_a_tool_left_out_itself_is_told() {
         let mut reply = Reply { cut: Some(Cut { bytes: 9000, lines: 300 }), ..Reply::from("the end") };
-        bound(&mut reply, Limit::bytes(100).lines(100), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(100).lines(100), None), &WORDS, None, None);
         assert_eq!(reply.text, "the end\n[7 of 9000 bytes, 300 lines]");
     }
 
@@ -428,7 +527,7 @@ mod tests {
     fn pictures_have_a_limit() {
         let media = |bytes| Media { mime: "image/png".into(), bytes: vec![0; bytes] };
         let mut reply = Reply { media: vec![media(MEDIA - 1), media(2)], ..Reply::from("two") };
-        bound(&mut reply, Limit::bytes(1000).lines(10), &WORDS, None, None);
+        bound(&mut reply, (Limit::bytes(1000).lines(10), None), &WORDS, None, None);
         assert_eq!(reply.media.len(), 1);
         assert_eq!(reply.text, "two\n[1 of 2 pictures left out: together they are over 20 MB]");
     }
@@ -450,7 +549,7 @@ mod tests {
             let limit = if chars { Limit::chars(size) } else { Limit::bytes(size) };
             let mut reply = Reply { keep, ..Reply::from(text.as_str()) };
             let kept = Kept { spill: &spill, workspace: &workspace, raw: None };
-            bound(&mut reply, limit, &WORDS, None, Some(kept));
+            bound(&mut reply, (limit, None), &WORDS, None, Some(kept));
             prop_assert_eq!(reply.spill.is_some(), !limit.admits(&text));
             match &reply.spill {
                 None => prop_assert_eq!(&reply.text, &text),

@@ -4,7 +4,7 @@ use helve_contract::{Error, Problem, Result};
 use serde_json::{Map, Value};
 
 use crate::{
-    Args,
+    Args, ParameterRange,
     builder::Slot,
     coerce,
     repair::{self, Mended, Risk},
@@ -28,6 +28,17 @@ impl<'a> Ready<'a> {
             (Some(error), _) => Err(error),
             (None, Some(slot)) => Ok((slot, self.args)),
             (None, None) => Err(Error::UnknownTool(String::new())),
+        }
+    }
+
+    /// Puts numbers outside of their range to its nearest end, and tells the model.
+    pub(crate) fn apply_ranges(&mut self, ranges: &[ParameterRange]) {
+        let Some(slot) = self.slot.filter(|_| self.refused.is_none()) else { return };
+        for range in ranges.iter().filter(|it| it.tool == slot.entry.spec.name) {
+            if let Some(note) = range.apply(&mut self.args) {
+                self.notes.push(note.clone());
+                self.model_notes.push(note);
+            }
         }
     }
 }

@@ -76,6 +76,27 @@ fn is_plain(text: &[u8]) -> bool {
     text.chunks(256).all(|piece| piece.iter().fold(true, |all, byte| all & plain(*byte)))
 }
 
+/// The offset in a text of the character that stands at an offset of the text with nothing hidden in it.
+pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
+    if is_plain(raw.as_bytes()) {
+        return raw.floor_char_boundary(shown);
+    }
+    let (mut before, mut length) = (' ', 0);
+    for (at, it) in raw.char_indices() {
+        if length >= shown {
+            return at;
+        }
+        let first = at == 0 && it == '\u{feff}';
+        length += match u32::from(it) {
+            _ if first || !is_hidden(before, it) => it.len_utf8(),
+            ..0x80 => "\\x00".len(),
+            _ => it.escape_unicode().count(),
+        };
+        before = it;
+    }
+    raw.len()
+}
+
 fn is_hidden(before: char, it: char) -> bool {
     match it {
         '\n' | '\t' | '\r' | '\u{c}' => false,

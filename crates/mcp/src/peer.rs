@@ -391,6 +391,7 @@ impl Peer {
             session: self.server.session.clone(),
             cancel: seat.token().clone(),
             progress: steps.as_ref().map(Steps::listener),
+            max_reply: None,
         };
         let job = Job {
             name: name.to_owned(),
@@ -462,7 +463,7 @@ impl Job {
             return None;
         }
         if self.level.is_some_and(|level| level <= INFO) {
-            for note in &reply.notes {
+            for note in reply.repairs.iter().chain(&reply.notes) {
                 let params = json!({ "level": "info", "logger": "helve", "data": format!("{}: {note}", self.name) });
                 self.out.send(answer::notification("notifications/message", &params));
             }

@@ -167,9 +167,15 @@ fn show(reply: &Reply) {
     if !facts.is_empty() {
         remark!("[{}]", facts.join(", "));
     }
-    for note in &reply.notes {
+    for note in notes(reply) {
         remark!("[{note}]");
     }
+}
+
+/// What a caller must know about the call: how its arguments were understood, and what went wrong beside it. A JSON reply
+/// holds the former itself.
+pub(crate) fn notes(reply: &Reply) -> impl Iterator<Item = &String> {
+    reply.model_notes.iter().chain(&reply.notes)
 }
 
 /// The whole reply as JSON.
@@ -193,6 +199,6 @@ pub(crate) fn whole(reply: &Reply) -> Value {
             "kept": if reply.keep == Keep::Head { "head" } else { "tail" },
         })),
         "form": if reply.form == Form::Json { "json" } else { "text" },
-        "notes": reply.notes,
+        "notes": notes(reply).collect::<Vec<_>>(),
     })
 }

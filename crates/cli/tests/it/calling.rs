@@ -166,6 +166,21 @@ fn notes_about_a_call_are_told_on_standard_error_and_in_json() {
 }
 
 #[test]
+fn repairs_that_change_nothing_are_not_reported_and_others_once() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "hello\n");
+    let harmless = r#"{"path":"a.txt","limit":"2","offset":null}"#;
+    let ran = desk.run(&["call", "read", harmless, "--dialect", "preset"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let told = desk.run(&["call", "read", harmless, "--dialect", "preset", "--json"]).json();
+    assert_eq!(told["notes"], json!([]));
+    // A JSON dialect has the note in its reply, and nowhere else.
+    let ran = desk.run(&["call", "read", r#"{"path":"a.txt","colour":"red"}"#, "--dialect", "forge"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(format!("{}{}", ran.out, ran.err).matches("colour").count(), 1, "{} {}", ran.out, ran.err);
+}
+
+#[test]
 fn a_module_brings_its_tool_and_leaves_a_record() {
     let desk = Desk::new();
     let module = r#"(module

@@ -193,7 +193,32 @@ async fn a_lost_parameter_is_reported_and_a_lossless_change_is_not() {
     assert_eq!(reply.model_notes, ["took \"filePath\" for \"path\""]);
     let reply = desk.call("preset", "read", r#"{"path": "a.txt", "limit": "1", "offset": null}"#).await;
     assert_eq!(reply.model_notes, [""; 0]);
-    assert!(!reply.notes.is_empty());
+    assert!(reply.notes.is_empty() && !reply.repairs.is_empty());
+}
+
+#[test]
+fn every_range_is_one_of_a_number_that_the_tool_takes() {
+    for dialect in helve_dialects::all() {
+        for range in dialect.limits.ranges {
+            let tool = dialect.tools.iter().find(|it| it.spec.name == range.tool).expect(range.tool);
+            let field = &tool.spec.schema["properties"][range.parameter];
+            let kind = field["type"].to_string();
+            assert!(kind.contains("integer") || kind.contains("number"), "{} {} {field}", dialect.name, range.tool);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_number_out_of_range_is_reported() {
+    let mut desk = Desk::new();
+    desk.put("a.txt", "one\n");
+    let reply = desk.call("preset", "read", r#"{"path": "a.txt", "limit": 5000}"#).await;
+    assert_eq!(reply.model_notes, ["limit was 5000; the most is 2000, which was used instead"]);
+    let reply = desk.call("preset", "read", r#"{"path": "a.txt", "limit": 2000}"#).await;
+    assert_eq!(reply.model_notes, [""; 0]);
+    let reply = desk.call("oxydra", "memory_search", r#"{"query": "sea", "top_k": 99}"#).await;
+    let note = "top_k was 99; the most is 20, which was used instead";
+    assert!(reply.text.contains(note) || reply.model_notes.contains(&note.to_owned()), "{reply:?}");
 }
 
 /// The parameters that a reply advises to send: `offset=3`, `max_bytes can be`, `whole: true`.

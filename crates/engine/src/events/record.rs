@@ -81,7 +81,9 @@ impl Record<'_> {
             _ => limits::short_text(&reply.text, BOUND, reply.keep).into(),
         };
         scrub.take_baits(&mut result);
-        let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: notes(scrub, &reply.notes) };
+        let mut all_notes = notes(scrub, &reply.repairs);
+        all_notes.extend(notes(scrub, &reply.notes));
+        let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: all_notes };
         let failed = open.end(&ended);
         if let Some(error) = open.failed.take().or(failed) {
             reply.notes.push(format!("the event could not be recorded: {error}"));

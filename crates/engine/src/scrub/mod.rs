@@ -173,7 +173,7 @@ impl Scrub {
         if let Some(saved) = &mut reply.saved {
             self.string(&mut saved.text);
         }
-        for note in reply.notes.iter_mut().chain(&mut reply.model_notes) {
+        for note in reply.notes.iter_mut().chain(&mut reply.model_notes).chain(&mut reply.repairs) {
             self.string(note);
         }
     }

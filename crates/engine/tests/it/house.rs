@@ -45,6 +45,7 @@ pub(crate) fn dialect() -> Dialect {
             general: Limit::bytes(2000).lines(5),
             by_tool: const { &[("Put", Limit::bytes(400).lines(5))] },
             paged: &[],
+            ranges: &[],
         },
         words: Words {
             error: |tool, error| match error {

@@ -26,7 +26,7 @@ async fn a_mended_call_runs_and_says_so() {
     let reply = engine().run("Say", "```json\n{'text': 'hi', \"times\": \"2\",}\n```", call()).await;
     assert_eq!((reply.text.as_str(), reply.is_error), ("hi\nhi", false));
     assert_eq!(
-        reply.notes,
+        reply.repairs,
         [
             "mended the arguments: a code fence around the JSON",
             "mended the arguments: quotes that are not JSON's",
