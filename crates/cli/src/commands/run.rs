@@ -11,7 +11,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_agent::{Ended, Event, Outcome as Turned, Watcher};
 use helve_contract::{
-    Call, Error, Result, async_trait,
+    Call, Error, Refusal, Reply, Result, async_trait,
     ports::{Attachment, Nobody, Part, Question, Spent, Todo, User, Verdict},
 };
 use helve_engine::{Mode, ModeSwitch};
@@ -234,12 +234,20 @@ struct Told {
     /// Standard output ends in the middle of a line.
     mid_line: bool,
     calls: HashMap<String, String>,
+    refused: Vec<RefusedCall>,
+}
+
+/// A call that the gate refused.
+struct RefusedCall {
+    why: Refusal,
+    /// What the model was told.
+    text: String,
 }
 
 impl Teller {
     fn new(json: bool, memory: Arc<Memory>) -> Self {
         let out = Look::of(&io::stdout());
-        let inner = Told { markdown: Markdown::new(out), mid_line: false, calls: HashMap::new() };
+        let inner = Told { markdown: Markdown::new(out), mid_line: false, calls: HashMap::new(), refused: Vec::new() };
         Self { json, memory, out, err: Look::of(&io::stderr()), inner: Mutex::new(inner) }
     }
 
@@ -261,13 +269,16 @@ impl Teller {
     }
 
     fn hear(&self, event: &Event) {
+        let mut told = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Event::Called { reply: Reply { refusal: Some(why), text, .. }, .. } = event {
+            told.refused.push(RefusedCall { why: *why, text: text.clone() });
+        }
         if self.json {
             if let Some(line) = as_json(event) {
                 say!("{line}");
             }
             return;
         }
-        let mut told = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Text(text) => {
                 // A terminal gets it rendered and harmless, anything else as it is.
@@ -323,8 +334,9 @@ impl Teller {
 
     /// Tells how it ended; the exit code.
     fn end(&self, talk: &talk::Talk, turned: Turned) -> u8 {
+        let refused = std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).refused);
         let (word, why, code) = match &turned.ended {
-            Ended::Done if turned.refused > 0 => ("done", Some(refused(turned.refused)), REFUSED),
+            Ended::Done if turned.refused > 0 => ("done", Some(refusal_hint(turned.refused, &refused)), REFUSED),
             Ended::Done => ("done", None, 0),
             Ended::Cancelled => ("cancelled", None, INTERRUPTED),
             Ended::Budget(why) => ("budget", Some(why.clone()), SPENT),
@@ -361,13 +373,49 @@ impl Teller {
     }
 }
 
-/// What a caller can do about refused calls.
-fn refused(count: u32) -> String {
+/// What a caller can do about refused calls, for each reason that there was.
+fn refusal_hint(count: u32, refused: &[RefusedCall]) -> String {
     let calls = if count == 1 { "1 call was refused".to_owned() } else { format!("{count} calls were refused") };
-    format!(
-        "{calls}, so the work may be incomplete. Allow changes of files with --mode acceptEdits, single tools with \
-         --set approval.allow=TOOL, or everything with --mode bypassPermissions."
-    )
+    let mut lines = vec![format!("{calls}, so the work may be incomplete.")];
+    let mut reasons: Vec<&RefusedCall> = Vec::new();
+    let counts = refused.iter().filter(|it| it.why != Refusal::PlanMode);
+    for call in counts.clone().filter(|it| it.is_by_rule()) {
+        if reasons.len() < MAX_REASONS && !reasons.iter().any(|it| it.text == call.text) {
+            reasons.push(call);
+        }
+    }
+    lines.extend(reasons.iter().map(|call| format!("A rule refused one: {}.", call.shown())));
+    if !reasons.is_empty() {
+        lines.push("No mode changes that. Change the rule in the settings (`helve config`), or do it yourself.".into());
+    }
+    // Calls of agents are counted, and their reasons are not known here.
+    let asked = counts.clone().any(|it| !it.is_by_rule());
+    let of_agents = (counts.count() as u32) < count;
+    if asked || of_agents {
+        lines.push(
+            "For what needed an approval, allow changes of files with --mode acceptEdits, single tools with --set \
+             approval.allow=TOOL, or everything that no rule refuses with --mode bypassPermissions."
+                .into(),
+        );
+    }
+    lines.join(" ")
+}
+
+/// The most reasons that are named.
+const MAX_REASONS: usize = 3;
+
+impl RefusedCall {
+    /// Whether a rule stands against the call, which no mode changes: one that denies it, or one that wants it asked.
+    fn is_by_rule(&self) -> bool {
+        self.why == Refusal::Rule || self.text.contains("because the rule ")
+    }
+
+    /// The reason in one line.
+    fn shown(&self) -> String {
+        let line = self.text.lines().next().unwrap_or_default().trim_end_matches('.');
+        let line = line.strip_prefix("Error: ").unwrap_or(line);
+        line.chars().take(300).collect()
+    }
 }
 
 /// An event as one line of JSON. The end is told by itself.
@@ -384,7 +432,7 @@ fn as_json(event: &Event) -> Option<Value> {
             json!({
                 "type": "called", "id": id, "name": name, "is_error": reply.is_error, "text": reply.text,
                 "exit": reply.exit, "wall": reply.wall, "took_ms": took.as_millis() as u64, "data": reply.data,
-                "media": media, "notes": reply.notes,
+                "media": media, "notes": super::call::notes(reply).collect::<Vec<_>>(),
             })
         }
         Event::Retrying { why, after } => {

@@ -114,6 +114,21 @@ fn kinds_of_agents_are_listed_and_those_of_a_project_only_after_trust() {
 }
 
 #[test]
+fn the_hint_about_refused_work_names_the_rule_that_refused_it() {
+    let write = |desk: &Desk| Step::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
+    let desk = Desk::new();
+    let model = Model::new([write(&desk), Step::text("No."), write(&desk), Step::text("No.")]);
+    let desk = model.at(desk);
+    for key in ["approval.deny", "approval.ask"] {
+        let rule = format!("{key}=[\"FileWrite\"]");
+        let ran = desk.run(&["run", "write a", "--mode", "bypassPermissions", "--set", &rule]);
+        assert_eq!(ran.code, 5, "{}", ran.err);
+        assert!(ran.err.contains("A rule refused one: ") && ran.err.contains("the rule FileWrite"), "{}", ran.err);
+        assert!(!ran.err.contains("--mode"), "no mode helps: {}", ran.err);
+    }
+}
+
+#[test]
 fn refused_work_has_its_own_exit_code() {
     let write = |desk: &Desk| Step::call("FileWrite", json!({ "file_path": desk.path("work/a"), "content": "x" }));
     let desk = Desk::new();
