@@ -198,7 +198,8 @@ impl Taint {
         if self.0.as_ref().is_none_or(|memory| memory.brief) {
             return;
         }
-        let marked = reply.strip_prefix(HEAD).and_then(|rest| rest.split_once(MIDDLE));
+        // An exit code or the prefix of an error may stand before the mark.
+        let marked = reply.lines().take(8).find_map(|line| line.split_once(HEAD)?.1.split_once(MIDDLE));
         let field = || reply.rsplit_once("\"origin\":\"").and_then(|(_, rest)| rest.split_once(FIELD));
         if let Some((origin, _)) = marked.or_else(field) {
             self.note(origin);
@@ -313,6 +314,9 @@ mod tests {
         taint.recalls(&format!(r#"{{"a":1,"origin":"{}"}}"#, Fence::field("the MCP server x")));
         taint.recalls("plain words, and [Text of nobody] inside");
         assert_eq!(taint.origins(), ["https://a.example/", "the MCP server x"]);
+        let failed = Fence { origin: "https://b.example/".into(), mark: "0f".into() };
+        taint.recalls(&format!("Error: exit code 1\n{}", failed.around("x")));
+        assert_eq!(taint.origins().last().map(String::as_str), Some("https://b.example/"));
     }
 
     #[test]

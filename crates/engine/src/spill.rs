@@ -158,6 +158,14 @@ impl Spill {
                 used -= size;
             }
         }
+        // Files of commands are removed elsewhere. A fresh origin may be waiting for its text.
+        let is_alone = |file: &PathBuf| {
+            let age = fs::metadata(file).and_then(|it| it.modified()).ok().and_then(|it| now.duration_since(it).ok());
+            age.is_some_and(|age| age > SWEEP) && !["txt", "log"].iter().any(|it| file.with_extension(it).exists())
+        };
+        for file in self.origins().filter(is_alone) {
+            _ = fs::remove_file(file);
+        }
     }
 }
 
@@ -246,6 +254,9 @@ mod tests {
     fn an_origin_goes_with_its_file() {
         let spill = Spill::new(folder("gone"), Duration::from_secs(600)).total(10);
         spill.write(&["123456"], Some("a")).unwrap();
+        spill.record_origin(Path::new("/x/task-1.log"), "b").unwrap();
+        let task = File::options().write(true).open(spill.folder().join("task-1.origin")).unwrap();
+        task.set_modified(SystemTime::now() - 2 * SWEEP).unwrap();
         spill.write(&["abcdef"], None).unwrap();
         assert_eq!((spill.any_origin(), fs::read_dir(spill.folder()).unwrap().count()), (None, 1));
         fs::remove_dir_all(spill.folder()).unwrap();

@@ -153,7 +153,7 @@ async fn where_nobody_is_asked_the_default_changes_nothing_and_the_operator_may(
 }
 
 #[tokio::test]
-async fn a_known_secret_does_not_leave_in_any_mode_or_form_and_is_told_of() {
+async fn a_registered_secret_is_refused_in_every_mode_and_recorded() {
     let ear = Ear::default();
     let scrub = Scrub::with_secrets(vec!["s3cr3t-of-this-box".into()]).with_canaries(&["hlv_bait_0123456789".into()]);
     let engine = builder().events(ear.events()).scrub(scrub).build().unwrap();
