@@ -175,7 +175,8 @@ fn repairs_that_change_nothing_are_not_reported_and_others_once() {
     let told = desk.run(&["call", "read", harmless, "--dialect", "preset", "--json"]).json();
     assert_eq!(told["notes"], json!([]));
     // A JSON dialect has the note in its reply, and nowhere else.
-    let ran = desk.run(&["call", "read", r#"{"path":"a.txt","colour":"red"}"#, "--dialect", "forge"]);
+    let args = json!({ "path": desk.path("work/a.txt"), "colour": "red" }).to_string();
+    let ran = desk.run(&["call", "read", &args, "--dialect", "forge"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(format!("{}{}", ran.out, ran.err).matches("colour").count(), 1, "{} {}", ran.out, ran.err);
 }

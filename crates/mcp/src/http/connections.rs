@@ -53,7 +53,7 @@ pub(crate) struct Place {
 }
 
 impl Connections {
-    /// Room for `max` connections. Half of it is for those that have not authenticated, a quarter for one address.
+    /// Room for `max` connections. Three quarters of it are for those that have not authenticated, half for one address.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max: max.max(4), open: Mutex::default(), ended: Notify::new() })
     }
@@ -62,10 +62,10 @@ impl Connections {
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let mut open = self.open();
         let here = |state: &State| state.address == address;
-        if open.unauthenticated(here) >= (self.max / 4).max(1) {
+        if open.unauthenticated(here) >= self.max / 2 {
             open.close_oldest(here);
         }
-        if open.unauthenticated(|_| true) >= (self.max / 2).max(1) {
+        if open.unauthenticated(|_| true) >= self.max * 3 / 4 {
             open.close_oldest(|_| true);
         }
         if open.all.len() >= self.max && !open.close_oldest(|_| true) {
@@ -198,15 +198,18 @@ mod tests {
         let all = Connections::new(8);
         let other = all.admit(B).unwrap();
         let mine: Vec<Place> = (0..5).map(|_| all.admit(A).unwrap()).collect();
-        assert_eq!(mine.iter().map(is_closed).collect::<Vec<_>>(), [true, true, true, false, false]);
+        assert_eq!(mine.iter().map(is_closed).collect::<Vec<_>>(), [true, false, false, false, false]);
         assert!(!is_closed(&other));
     }
 
     #[test]
     fn authenticated_connections_are_not_closed() {
         let all = Connections::new(4);
-        let known: Vec<Place> = (0..3).map(|_| all.admit(A).unwrap()).collect();
-        known.iter().for_each(|it| it.connection.set_authenticated());
+        let known = [A, A, A].map(|address| {
+            let place = all.admit(address).unwrap();
+            place.connection.set_authenticated();
+            place
+        });
         let first = all.admit(A).unwrap();
         let second = all.admit(B).unwrap();
         assert!(is_closed(&first) && !is_closed(&second));
@@ -220,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn waits_for_closed_connections_too() {
         let all = Connections::new(4);
-        let (first, second) = (all.admit(A).unwrap(), all.admit(A).unwrap());
+        let (first, second) = (all.admit(A).unwrap(), [all.admit(A).unwrap(), all.admit(A).unwrap()]);
         assert!(is_closed(&first));
         let mut waiting = poller(all.all_ended());
         drop(second);

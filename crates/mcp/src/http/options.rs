@@ -25,8 +25,8 @@ pub struct HttpOptions {
     pub idle: Duration,
     /// Requests under way at the same time, of all clients together.
     pub in_flight: usize,
-    /// Connections at the same time. Half of them may be from clients that have not authenticated, and a quarter from one
-    /// address of such clients; beyond that, the oldest of these is closed. Each connection takes a file descriptor.
+    /// Connections at the same time. Three quarters of them may be from clients that have not authenticated, and half
+    /// from one address of such clients; beyond that, the oldest of these is closed. Each connection takes a file descriptor.
     pub connections: usize,
     /// How long a client that has not authenticated may take for the head of a request.
     pub head_timeout: Duration,
