@@ -94,7 +94,23 @@ mod corpus {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use proptest::prelude::*;
+
+    /// Every input that the fuzzer of command lines begins with, and every beginning of it: the grammar is C, and most of its
+    /// mistakes are at the end of its input.
+    #[test]
+    fn the_corpus_of_commands_is_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/command");
+        let inputs: Vec<_> = fs::read_dir(folder).unwrap().map(|it| fs::read(it.unwrap().path()).unwrap()).collect();
+        assert!(inputs.len() >= 5, "the corpus is too small to say anything");
+        for input in &inputs {
+            for end in 0..=input.len() {
+                super::command(&input[..end]);
+            }
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
