@@ -228,8 +228,8 @@ settings! {
 
     /// `[sandbox]`
     SandboxConfig {
-        /// The sandbox around commands. `auto` takes the highest level that works here; `external` says that this
-        /// machine is the sandbox; `none` has no sandbox.
+        /// The sandbox around commands. `auto` takes the highest level that works here, for root not
+        /// L1; `external` says that this machine is the sandbox; `none` has no sandbox.
         level: SandboxLevel = SandboxLevel::Auto, Never;
         /// Whether commands may use the network. With `allowlist` they may reach the hosts in `sandbox.allow_hosts`,
         /// through a proxy that their environment names; that needs L2 or L3, and is no network at L1.

@@ -359,7 +359,7 @@ const fn advice(level: Level) -> &'static str {
     match level {
         Level::Full => "L3 needs bubblewrap and user namespaces with a /proc of their own",
         Level::Nested => "L2 needs bubblewrap and user namespaces",
-        _ => "L1 needs Landlock and seccomp in the kernel",
+        _ => "L1 needs Landlock and seccomp in the kernel; root gets it only with sandbox.level = \"L1\"",
     }
 }
 

@@ -464,9 +464,12 @@ impl<'a> Setting<'a> {
                 let mut grants = self.found.view.system.clone();
                 grants.extend(self.found.view.tools.iter().map(|dir| (dir.clone(), Grant::Read)));
                 grants.extend(roots);
-                grants.push((self.temporary(), Grant::Write));
+                let temporary = self.temporary();
+                grants.push((fs::canonicalize(&temporary).unwrap_or(temporary), Grant::Write));
                 let sockets = if self.network == Net::On { Sockets::IpWithoutLocal } else { Sockets::Pairs };
-                Some(Walls { rules: Rules { grants, required: true, by: Maker::Stage }, sockets })
+                let attribute_roots = Some(attribute_roots(&grants));
+                let rules = Rules { grants, required: true, by: Maker::Stage };
+                Some(Walls { rules, sockets, attribute_roots })
             }
             Level::Nested | Level::Full => {
                 let mut grants = vec![(PathBuf::from("/"), Grant::Read)];
@@ -475,7 +478,8 @@ impl<'a> Setting<'a> {
                 grants.push((self.found.view.home.clone(), Grant::Write));
                 // Without a `/proc` of its own, only Landlock keeps it out of the engine's memory.
                 let required = self.level == Level::Nested;
-                Some(Walls { rules: Rules { grants, required, by: Maker::Stage }, sockets: Sockets::Ip })
+                let rules = Rules { grants, required, by: Maker::Stage };
+                Some(Walls { rules, sockets: Sockets::Ip, attribute_roots: None })
             }
         }
     }
@@ -542,6 +546,35 @@ impl<'a> Setting<'a> {
     }
 }
 
+/// Where a command at L1 may change modes, owners, times and attributes: where it may write, but for devices.
+fn attribute_roots(grants: &[(PathBuf, Grant)]) -> Vec<PathBuf> {
+    let is_device = |place: &Path| view::DEVICES.iter().any(|device| place == Path::new(device));
+    let written = grants.iter().filter(|(place, grant)| *grant == Grant::Write && !is_device(place));
+    written.map(|(place, _)| place.clone()).collect()
+}
+
+/// The levels to try, best first. Root is the owner of the system's files, which L1 can confine but not hide; so L1 is
+/// taken for root only where somebody asked for it, or where the alternative is no sandbox.
+fn candidates(wanted: Wanted, is_root: bool) -> &'static [Level] {
+    match wanted {
+        Wanted::Best if is_root => &[Level::Full, Level::Nested],
+        Wanted::Best | Wanted::NoneAccepted => &[Level::Full, Level::Nested, Level::Rules],
+        Wanted::External => &[Level::External],
+        Wanted::Exactly(Level::Full) => &[Level::Full],
+        Wanted::Exactly(Level::Nested) => &[Level::Nested],
+        Wanted::Exactly(Level::Rules) => &[Level::Rules],
+        Wanted::Exactly(Level::External) => &[Level::External],
+        Wanted::Exactly(Level::None) => &[Level::None],
+    }
+}
+
+/// Why L1 was not tried, and what to do.
+const L1_AS_ROOT: &str = "not chosen automatically for root; run Helve as another user, make L2 or L3 work, or set \
+                          sandbox.level = \"L1\"";
+
+/// The first version of Landlock that confines signals, in Linux 6.12.
+const LANDLOCK_WITH_SIGNALS: i64 = 6;
+
 /// A program that builds the outer walls of a level, or the stage where there are none.
 struct Outer {
     program: PathBuf,
@@ -570,15 +603,7 @@ impl Found {
             private: None,
             made: Made::default(),
         };
-        let candidates: &[Level] = match settings.wanted {
-            Wanted::Best | Wanted::NoneAccepted => &[Level::Full, Level::Nested, Level::Rules],
-            Wanted::External => &[Level::External],
-            Wanted::Exactly(Level::Full) => &[Level::Full],
-            Wanted::Exactly(Level::Nested) => &[Level::Nested],
-            Wanted::Exactly(Level::Rules) => &[Level::Rules],
-            Wanted::Exactly(Level::External) => &[Level::External],
-            Wanted::Exactly(Level::None) => &[Level::None],
-        };
+        let candidates = candidates(settings.wanted, geteuid().is_root());
         for level in candidates {
             let trouble = match (&bwrap, level) {
                 (Err(why), Level::Full | Level::Nested) => Some(why.clone()),
@@ -589,6 +614,16 @@ impl Found {
                 found.report.level = Some(*level);
                 break;
             }
+        }
+        if found.report.level.is_none() && settings.wanted == Wanted::Best && !candidates.contains(&Level::Rules) {
+            found.report.trials.push(Trial { level: Level::Rules, trouble: Some(L1_AS_ROOT.to_owned()) });
+        }
+        if found.report.level == Some(Level::Rules) && supervise::landlock_version() < LANDLOCK_WITH_SIGNALS {
+            found.report.notes.push(
+                "signals: commands can send them to other processes of this user, because Landlock confines them only from \
+                 Linux 6.12 on"
+                    .to_owned(),
+            );
         }
         if found.report.level == Some(Level::Rules) && !settings.protected.is_empty() {
             found.report.notes.push(
@@ -798,5 +833,33 @@ impl Drop for Private {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             _ = writeln!(io::stderr(), "could not remove {}: {error}", self.dir.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_gets_l1_only_on_request() {
+        let has_l1 = |wanted, is_root| candidates(wanted, is_root).contains(&Level::Rules);
+        assert!(has_l1(Wanted::Best, false) && !has_l1(Wanted::Best, true));
+        for is_root in [false, true] {
+            assert!(has_l1(Wanted::Exactly(Level::Rules), is_root) && has_l1(Wanted::NoneAccepted, is_root));
+        }
+    }
+
+    #[test]
+    fn attributes_can_be_changed_where_files_can_be_written() {
+        let grants = [
+            ("/usr", Grant::Read),
+            ("/dev/null", Grant::Write),
+            ("/dev/fd", Grant::Write),
+            ("/home/me", Grant::List),
+            ("/home/me/work", Grant::Write),
+            ("/dev/shm/work", Grant::Write),
+        ];
+        let roots = attribute_roots(&grants.map(|(place, grant)| (PathBuf::from(place), grant)));
+        assert_eq!(roots, [Path::new("/home/me/work"), Path::new("/dev/shm/work")]);
     }
 }

@@ -20,9 +20,11 @@ use rustix::{
 
 use super::{
     dir::Tell,
-    plan::{Maker, Plan, Rules, Stdin, Tree},
+    notify,
+    plan::{Maker, Plan, Rules, Stdin, Tree, Walls},
     rules::rules_for,
-    seccomp, sys,
+    seccomp::{self, Attributes},
+    sys,
 };
 
 /// The files that came with a plan.
@@ -45,9 +47,10 @@ impl Sent {
     }
 }
 
-/// Becomes the command. Returns only when that failed, with the reason.
-pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>) -> String {
-    if let Err(error) = prepare(plan, sent, tell.as_ref()) {
+/// Becomes the command. Returns only when that failed, with the reason. `supervisor` leads to whoever answers the
+/// notifications of the filter.
+pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>, supervisor: Option<OwnedFd>) -> String {
+    if let Err(error) = prepare(plan, sent, tell.as_ref(), supervisor.as_ref()) {
         return error;
     }
     let mut argv = plan.argv.iter();
@@ -61,7 +64,7 @@ pub(super) fn become_command(plan: &Plan, sent: Sent, tell: Option<Tell>) -> Str
     format!("cannot start {program}: {error}")
 }
 
-fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>) -> Result<(), String> {
+fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>, supervisor: Option<&OwnedFd>) -> Result<(), String> {
     sys::reset_signals();
     setsid().map_err(saying("cannot make a session"))?;
     connect(plan, sent.stdin, sent.terminal)?;
@@ -76,7 +79,20 @@ fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>) -> Result<(), String> {
     set_no_new_privs(true).map_err(saying("cannot give up privileges"))?;
     restrict_files(&walls.rules, sent.rules)?;
     close_files(tell)?;
-    sys::load_filter(&seccomp::filter(walls.sockets)).map_err(saying("cannot load the filter of system calls"))
+    filter_calls(walls, supervisor)
+}
+
+/// Loads the filter of system calls. Where the kernel gives no listener for notifications (there can be one only, and an outer
+/// sandbox may have it), the calls that need one are refused.
+fn filter_calls(walls: &Walls, supervisor: Option<&OwnedFd>) -> Result<(), String> {
+    let attributes = if walls.attribute_roots.is_some() { Attributes::Nobody } else { Attributes::Kernel };
+    if let Some(supervisor) = supervisor
+        && let Ok(listener) = sys::load_filter_with_listener(&seccomp::filter(walls.sockets, Attributes::Supervisor))
+    {
+        return notify::send_listener(supervisor, &listener).map_err(saying("cannot hand over the listener"));
+    }
+    sys::load_filter(&seccomp::filter(walls.sockets, attributes))
+        .map_err(saying("cannot load the filter of system calls"))
 }
 
 /// Nothing that is open here is open in the command, but what its shell needs to say where it ends.

@@ -4,6 +4,7 @@
 //! The stage puts up the inner walls, runs the command as its child, reaps what that leaves behind, and ends with it.
 //! One socket joins the two. When it closes, for whatever reason, the stage kills everything.
 
+mod attributes;
 mod cgroup;
 mod child;
 mod dir;
@@ -13,6 +14,7 @@ mod harden;
 mod launch;
 mod leash;
 mod mark;
+mod notify;
 mod own;
 mod pages;
 mod plan;
@@ -38,3 +40,4 @@ pub use plan::Limits;
 pub(crate) use plan::{Forward, Grant, Last, Maker, Mounts, Plan, Rules, Sockets, Stdin, Tree, Walls};
 pub(crate) use rules::rules_for;
 pub use stage::inner_stage;
+pub(crate) use sys::landlock_version;

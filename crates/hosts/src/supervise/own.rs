@@ -16,12 +16,14 @@ use std::{
 const NAME: &str = "helve-stage";
 
 /// All that decides what the stage does with a plan.
-const SOURCES: [&[u8]; 11] = [
+const SOURCES: [&[u8]; 13] = [
+    include_bytes!("attributes.rs"),
     include_bytes!("child.rs"),
     include_bytes!("dir.rs"),
     include_bytes!("finish.rs"),
     include_bytes!("forward.rs"),
     include_bytes!("leash.rs"),
+    include_bytes!("notify.rs"),
     include_bytes!("plan.rs"),
     include_bytes!("rules.rs"),
     include_bytes!("seccomp.rs"),

@@ -95,6 +95,9 @@ pub(crate) enum Tree {
 pub(crate) struct Walls {
     pub(crate) rules: Rules,
     pub(crate) sockets: Sockets,
+    /// Folders and files in which the command may change modes, owners, times and extended attributes. `None` where mounts
+    /// confine such changes; without mounts the supervisor makes them, because Landlock has no rule for them.
+    pub(crate) attribute_roots: Option<Vec<PathBuf>>,
 }
 
 /// Which files may be used; everything else is refused by Landlock.

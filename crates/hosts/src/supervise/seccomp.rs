@@ -2,6 +2,9 @@
 //!
 //! It is written by hand because it must look at the architecture and at the second numbering of x86 (x32) first:
 //! a list of refusals that can be walked around by another number is none.
+//!
+//! Without namespaces (L1) the filter also covers what Landlock has no rule for: attributes of files, and limits and
+//! priorities of other processes.
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter,
@@ -22,9 +25,92 @@ const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 /// New namespaces of every kind, as flags of `clone`.
 const NAMESPACES: u32 = 0x7E02_0000;
+
+/// Newer calls have the same number on every architecture; `libc` does not name all of them for every C library.
+const PROCESS_MADVISE: i64 = 440;
+const QUOTACTL_FD: i64 = 443;
+const PROCESS_MRELEASE: i64 = 448;
+pub(super) const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const OPEN_TREE_ATTR: i64 = 467;
+const FILE_SETATTR: i64 = 469;
+
+/// The newest call that was looked at. A later one may change what this filter confines.
+const NEWEST: i64 = FILE_SETATTR;
+
+/// Who answers calls that change attributes of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attributes {
+    /// The kernel, because mounts confine them.
+    Kernel,
+    /// The supervisor, by seccomp notification.
+    Supervisor,
+    /// Nobody: they are refused, because notifications cannot be had.
+    Nobody,
+}
+
+/// Calls that change a mode, an owner, times, an extended attribute or a length. Landlock has no rule for them; for the last
+/// one it has a rule since Linux 6.2.
+pub(super) const ATTRIBUTES: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_truncate,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+/// Newer forms of the same, which programs do without where they are absent.
+const ABSENT_ATTRIBUTES: [i64; 3] = [SETXATTRAT, REMOVEXATTRAT, FILE_SETATTR];
+
+/// Calls whose first argument is a process. 0 is the caller; any other may be a process outside of the command.
+const OWN_PROCESS: [i64; 7] = [
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// `setpriority` for all processes of a user. `libc` gives it different types.
+const PRIO_USER: u32 = 2;
+/// `ioprio_set` for the same.
+const IOPRIO_WHO_USER: u32 = 3;
+
+/// `ioctl` requests of file systems by their type byte: ext4 and the generic flags (`f`), versions (`v`), XFS and project
+/// ids (`X`), btrfs, f2fs, bcachefs, Ceph. Some change a file that is open for reading only.
+const FILE_SYSTEM_REQUESTS: [u32; 7] = [0x66, 0x76, 0x58, 0x94, 0xF5, 0xBC, 0x97];
+
+/// Those of them that read, or that need a file open for writing: clone, clone range, deduplicate, flags, version, extents,
+/// project id.
+const HARMLESS_REQUESTS: [u32; 7] =
+    [0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x8008_7601, 0xC020_660B, 0x801C_581F];
 
 /// Looking into other processes, other ways around the filter, the machine itself.
 const REFUSED: &[i64] = &[
@@ -65,6 +151,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_swapoff,
     libc::SYS_acct,
     libc::SYS_quotactl,
+    QUOTACTL_FD,
+    OPEN_TREE_ATTR,
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
     libc::SYS_clock_adjtime,
@@ -101,15 +189,22 @@ const SHARED: &[i64] = &[
 /// So many numbers are asked for one after the other.
 const FEW: usize = 4;
 
+/// Memory of other processes, by a descriptor. Without a PID namespace these may be anybody's.
+const FOREIGN_PROCESSES: [i64; 2] = [PROCESS_MADVISE, PROCESS_MRELEASE];
+
 /// The whole filter.
-pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
+pub(super) fn filter(sockets: Sockets, attributes: Attributes) -> Vec<sock_filter> {
     let mut out = Vec::with_capacity(256);
     out.push(load(4));
     unless(&mut out, BPF_JEQ, ARCH, KILL);
     out.push(load(0));
     #[cfg(target_arch = "x86_64")]
     when(&mut out, BPF_JGE, X32, REFUSE);
-    out.extend(refusals(&refused(sockets)));
+    out.extend(choices(&refused(sockets, attributes), REFUSE));
+    let shares_machine = attributes != Attributes::Kernel;
+    if shares_machine {
+        without_namespaces(&mut out, attributes);
+    }
     // Its flags are behind a pointer, where a filter cannot look. Programs fall back to `clone`.
     when(&mut out, BPF_JEQ, libc::SYS_clone3 as u32, ABSENT);
     block(&mut out, libc::SYS_clone, |out| {
@@ -121,33 +216,74 @@ pub(super) fn filter(sockets: Sockets) -> Vec<sock_filter> {
         out.push(load(argument(1)));
         when(out, BPF_JEQ, libc::TIOCSTI as u32, REFUSE);
         when(out, BPF_JEQ, libc::TIOCLINUX as u32, REFUSE);
+        if shares_machine {
+            for request in HARMLESS_REQUESTS {
+                when(out, BPF_JEQ, request, ALLOW);
+            }
+            out.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xFF00));
+            for kind in FILE_SYSTEM_REQUESTS {
+                when(out, BPF_JEQ, kind << 8, REFUSE);
+            }
+        }
     });
     socket_rules(&mut out, sockets);
     out.push(answer(ALLOW));
     out
 }
 
+/// What only a command without namespaces needs: files and processes of others are within its reach.
+fn without_namespaces(out: &mut Vec<sock_filter>, attributes: Attributes) {
+    when(out, BPF_JGE, NEWEST as u32 + 1, ABSENT);
+    for number in ABSENT_ATTRIBUTES {
+        when(out, BPF_JEQ, number as u32, ABSENT);
+    }
+    if attributes == Attributes::Supervisor {
+        out.extend(choices(&ordered(ATTRIBUTES), NOTIFY));
+    }
+    for number in OWN_PROCESS {
+        block(out, number, |out| {
+            out.push(load(argument(0)));
+            unless(out, BPF_JEQ, 0, REFUSE);
+        });
+    }
+    // "All processes of a user" is a kind of its own here, and 0 is this user.
+    for (number, user) in [(libc::SYS_setpriority, PRIO_USER), (libc::SYS_ioprio_set, IOPRIO_WHO_USER)] {
+        block(out, number, |out| {
+            out.push(load(argument(0)));
+            when(out, BPF_JEQ, user, REFUSE);
+            out.push(load(argument(1)));
+            unless(out, BPF_JEQ, 0, REFUSE);
+        });
+    }
+}
+
 /// All numbers that are refused whatever their arguments, in order.
-fn refused(sockets: Sockets) -> Vec<u32> {
+fn refused(sockets: Sockets, attributes: Attributes) -> Vec<u32> {
     // Sockets of every kind are for commands with namespaces only.
     let shared = if sockets == Sockets::Ip { &[] } else { SHARED };
-    let mut numbers: Vec<u32> = REFUSED.iter().chain(shared).map(|number| *number as u32).collect();
+    let foreign: &[i64] = if attributes == Attributes::Kernel { &[] } else { &FOREIGN_PROCESSES };
+    let changing = if attributes == Attributes::Nobody { ATTRIBUTES } else { &[] };
+    ordered(&[REFUSED, shared, foreign, changing].concat())
+}
+
+fn ordered(numbers: &[i64]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = numbers.iter().map(|number| *number as u32).collect();
     numbers.sort_unstable();
     numbers
 }
 
-/// Refuses these numbers, which are in order; what is none of them goes on behind. The kernel tries every number there is
+/// Answers these numbers, which are in order; what is none of them goes on behind. The kernel tries every number there is
 /// when it takes on a filter, for each command anew, so that they are not asked for one after the other.
-fn refusals(numbers: &[u32]) -> Vec<sock_filter> {
+fn choices(numbers: &[u32], then: u32) -> Vec<sock_filter> {
     let (lower, upper) = numbers.split_at(numbers.len() / 2);
     let Some(first) = upper.first().filter(|_| numbers.len() > FEW) else {
         let mut out = Vec::new();
         for number in numbers {
-            when(&mut out, BPF_JEQ, *number, REFUSE);
+            when(&mut out, BPF_JEQ, *number, then);
         }
         return out;
     };
-    let (lower, upper) = (refusals(lower), refusals(upper));
+    let (lower, upper) = (choices(lower, then), choices(upper, then));
     let mut out = vec![jump(BPF_JGE, *first, (lower.len() + 1) as u8, 0)];
     out.extend(lower);
     out.push(statement(BPF_JMP | BPF_JA, upper.len() as u32));
@@ -253,7 +389,15 @@ mod tests {
 
     /// Runs a filter as the kernel would.
     fn verdict(sockets: Sockets, arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
-        let program = filter(sockets);
+        run(&filter(sockets, Attributes::Kernel), arch, number, arguments)
+    }
+
+    /// The same for a command without namespaces.
+    fn shared_verdict(attributes: Attributes, number: i64, arguments: [u64; 3]) -> u32 {
+        run(&filter(Sockets::Pairs, attributes), ARCH, number, arguments)
+    }
+
+    fn run(program: &[sock_filter], arch: u32, number: i64, arguments: [u64; 3]) -> u32 {
         let word = |at: u32| match at {
             0 => number as u32,
             4 => arch,
@@ -305,6 +449,59 @@ mod tests {
             let by_filter = (0..1000).filter(|number| verdict(sockets, ARCH, *number, [0; 3]) == REFUSE);
             assert_eq!(by_filter.collect::<Vec<_>>(), (0..1000).filter(|it| listed(*it)).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn attributes_are_answered_by_the_supervisor_or_by_nobody() {
+        for number in ATTRIBUTES {
+            assert_eq!(verdict(Sockets::Ip, ARCH, *number, [0; 3]), ALLOW, "{number}");
+            assert_eq!(shared_verdict(Attributes::Supervisor, *number, [0; 3]), NOTIFY, "{number}");
+            assert_eq!(shared_verdict(Attributes::Nobody, *number, [0; 3]), REFUSE, "{number}");
+        }
+        for number in ABSENT_ATTRIBUTES.into_iter().chain([NEWEST + 1, 999]) {
+            assert_eq!(verdict(Sockets::Ip, ARCH, number, [0; 3]), ALLOW, "{number}");
+            assert_eq!(shared_verdict(Attributes::Supervisor, number, [0; 3]), ABSENT, "{number}");
+            assert_eq!(shared_verdict(Attributes::Nobody, number, [0; 3]), ABSENT, "{number}");
+        }
+        let notified = (0..1000).filter(|it| shared_verdict(Attributes::Supervisor, *it, [0; 3]) == NOTIFY);
+        assert_eq!(notified.count(), ATTRIBUTES.len());
+    }
+
+    #[test]
+    fn only_the_caller_is_limited_where_processes_are_shared() {
+        for attributes in [Attributes::Supervisor, Attributes::Nobody] {
+            for number in OWN_PROCESS {
+                assert_eq!(shared_verdict(attributes, number, [0, 7, 7]), ALLOW, "{number}");
+                assert_eq!(shared_verdict(attributes, number, [1, 7, 7]), REFUSE, "{number}");
+                assert_eq!(verdict(Sockets::Ip, ARCH, number, [1, 7, 7]), ALLOW, "{number}");
+            }
+            for (number, process, group, user) in [(libc::SYS_setpriority, 0, 1, 2), (libc::SYS_ioprio_set, 1, 2, 3)] {
+                for kind in [process, group] {
+                    assert_eq!(shared_verdict(attributes, number, [kind, 0, 7]), ALLOW, "{number}");
+                    assert_eq!(shared_verdict(attributes, number, [kind, 4321, 7]), REFUSE, "{number}");
+                }
+                for who in [0, 1000] {
+                    assert_eq!(shared_verdict(attributes, number, [user, who, 7]), REFUSE, "{number}");
+                }
+            }
+            for number in FOREIGN_PROCESSES {
+                assert_eq!(shared_verdict(attributes, number, [0; 3]), REFUSE, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_change_files_open_for_reading_are_refused() {
+        let request = |number: u64| shared_verdict(Attributes::Supervisor, libc::SYS_ioctl, [3, number, 0]);
+        // Flags, project id, version, verity, encryption, a btrfs snapshot.
+        for number in [0x4008_6602, 0x401C_5820, 0x4008_7602, 0x4080_6685, 0x800C_6613, 0x5000_9401] {
+            assert_eq!(request(number), REFUSE, "{number:x}");
+            assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_ioctl, [3, number, 0]), ALLOW, "{number:x}");
+        }
+        for number in [0x4004_9409, 0x8008_6601, libc::TCGETS, libc::FIONREAD, libc::TIOCGWINSZ] {
+            assert_eq!(request(number), ALLOW, "{number:x}");
+        }
+        assert_eq!(request(libc::TIOCSTI), REFUSE);
     }
 
     /// What is refused with arguments that are all zero.

@@ -22,6 +22,7 @@ use super::{
     finish::finish,
     forward::Forwarder,
     leash::{self, LEASH},
+    notify::{self, Notifier},
     own::stage_edition,
     plan::{ENDED, FAILED, FILES, HELLO, MARKER, Plan, STARTED, Tree},
     sys::{self, Forked},
@@ -82,13 +83,16 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<i32> {
         _ = file.write_all(text.as_bytes());
     }
     let (tell, told) = dir::ways(&plan)?;
-    let main = match start(&plan, sent, tell)? {
-        Ok(main) => main,
+    let (main, notifier) = match start(&plan, sent, tell)? {
+        Ok(started) => started,
         Err(error) => return refuse(&mut control, &error),
     };
     // Threads may be made only now: nothing forks any more.
     if let Some(forwarder) = forwarder {
         forwarder.start()?;
+    }
+    if let Some(notifier) = notifier {
+        notifier.start()?;
     }
     control.write_all(&[STARTED])?;
     let (status, left) =
@@ -159,26 +163,37 @@ fn close_walls(plan: &Plan, sent: &mut Vec<OwnedFd>) -> Result<(), String> {
     Err("the sandbox left capabilities to its inside; nothing was run".to_owned())
 }
 
-/// Runs the command as a child; its id, or why it could not be started.
-fn start(plan: &Plan, sent: Vec<OwnedFd>, tell: Option<dir::Tell>) -> io::Result<Result<i32, String>> {
+/// Runs the command as a child; its id and who answers its notifications, or why it could not be started.
+fn start(
+    plan: &Plan,
+    sent: Vec<OwnedFd>,
+    tell: Option<dir::Tell>,
+) -> io::Result<Result<(i32, Option<Notifier>), String>> {
     let sent = Sent::with(plan, sent);
+    let roots = plan.walls.as_ref().and_then(|walls| walls.attribute_roots.as_deref());
     let (mut read, write) = io::pipe()?;
+    let (ours, theirs) = roots.map(|_| notify::channel()).transpose()?.unzip();
     match sys::fork()? {
         Forked::Child => {
-            drop(read);
-            let error = child::become_command(plan, sent, tell);
+            drop((read, ours));
+            let error = child::become_command(plan, sent, tell, theirs);
             _ = (&write).write_all(error.as_bytes());
             sys::leave(125)
         }
         Forked::Parent(pid) => {
-            drop((write, sent, tell));
+            drop((write, sent, tell, theirs));
             // What the command writes ends when the command ends, not when the stage does.
             let null = File::options().read(true).write(true).open("/dev/null")?;
             sys::place(&null, 1)?;
             sys::place(&null, 2)?;
             let mut error = String::new();
             read.read_to_string(&mut error)?;
-            Ok(if error.is_empty() { Ok(pid) } else { Err(error) })
+            if !error.is_empty() {
+                return Ok(Err(error));
+            }
+            let listener = ours.as_ref().and_then(notify::receive_listener);
+            let notifier = listener.zip(roots).map(|(listener, roots)| Notifier::new(listener, roots));
+            Ok(Ok((pid, notifier)))
         }
     }
 }

@@ -103,6 +103,68 @@ pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The same, and gives the descriptor from which its notifications are received.
+pub(super) fn load_filter_with_listener(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let load = |flags: libc::c_ulong| {
+        // SAFETY: the program outlives the call, and the kernel only reads it.
+        let file =
+            unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+        if file == -1 { Err(io::Error::last_os_error()) } else { Ok(file as RawFd) }
+    };
+    // A signal must not make a program repeat a call that has been made for it. Before Linux 5.19 it can.
+    let file = load(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+        .or_else(|_| load(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER))?;
+    // SAFETY: the kernel has just made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// A system call that waits for an answer.
+pub(super) struct Notification {
+    pub(super) id: u64,
+    /// The thread that made it.
+    pub(super) thread: u32,
+    pub(super) number: i64,
+    pub(super) arguments: [u64; 6],
+}
+
+/// Room for what the kernel writes, which may be more than this program knows of.
+#[repr(C, align(8))]
+union NotificationBuffer {
+    known: libc::seccomp_notif,
+    room: [u64; 64],
+}
+
+/// Receives the next system call that waits. An error of kind `ENOENT` says that its thread is gone.
+pub(super) fn receive_notification(listener: &impl AsRawFd) -> io::Result<Notification> {
+    let mut sizes = libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+    // SAFETY: the kernel writes three numbers into a structure of its own definition.
+    let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, &raw mut sizes) };
+    if done != 0 || usize::from(sizes.seccomp_notif) > size_of::<NotificationBuffer>() {
+        return Err(io::Error::other("notifications of this kernel are of an unknown size"));
+    }
+    let mut buffer = NotificationBuffer { room: [0; 64] };
+    // SAFETY: the buffer is zeroed as the kernel demands, and at least as large as what it writes.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut buffer) })?;
+    // SAFETY: the kernel has filled it, and every bit pattern is valid for its numbers.
+    let known = unsafe { buffer.known };
+    let number = i64::from(known.data.nr);
+    Ok(Notification { id: known.id, thread: known.pid, number, arguments: known.data.args })
+}
+
+/// Whether the thread of a notification still waits for the answer.
+pub(super) fn is_waiting(listener: &impl AsRawFd, id: u64) -> bool {
+    // SAFETY: the kernel reads one number, which outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// Answers a system call: 0, or the number of an error. It is never let through to the kernel.
+pub(super) fn answer_notification(listener: &impl AsRawFd, id: u64, error: i32) {
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: -error, flags: 0 };
+    // SAFETY: the kernel reads the structure, which outlives the call. A thread that is gone needs no answer.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+}
+
 /// Makes a mount and all that is mounted beneath it read-only.
 pub(super) fn make_read_only(mount: &Path) -> io::Result<()> {
     let path = CString::new(mount.as_os_str().as_bytes())?;
@@ -122,6 +184,13 @@ pub(super) fn take_on(rules: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: `rules` is open for as long as the call lasts; the kernel takes a copy of them.
     let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0 as libc::c_uint) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The version of the kernel's Landlock; 0 or less where there is none.
+pub(crate) fn landlock_version() -> i64 {
+    let nothing = std::ptr::null::<u8>();
+    // SAFETY: with this flag (`LANDLOCK_CREATE_RULESET_VERSION`) the kernel reads no memory and makes nothing.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, 1 as libc::c_uint) }
 }
 
 /// The inherited standard files, as ours.

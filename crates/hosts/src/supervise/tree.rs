@@ -52,7 +52,7 @@ pub(super) fn reap() -> Reaped {
 }
 
 /// Whether `/proc` is about the processes that this one can see.
-fn shows_this_namespace() -> bool {
+pub(super) fn shows_this_namespace() -> bool {
     fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == process::id().to_string().as_str())
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attributes;
 mod disks;
 mod docker;
 mod e2b;

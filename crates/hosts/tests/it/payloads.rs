@@ -203,8 +203,13 @@ async fn as_nobody() {
 
 #[test]
 fn no_payload_gets_out_as_nobody() {
+    run_as_nobody("payloads::as_nobody");
+}
+
+/// Runs an ignored test of this binary as a user without any rights.
+pub(crate) fn run_as_nobody(test_name: &str) {
     if !rustix::process::geteuid().is_root() {
-        println!("not root, so the matrix has run as an ordinary user already");
+        println!("not root, so {test_name} has run as an ordinary user already");
         return;
     }
     let place = Place::new();
@@ -215,7 +220,7 @@ fn no_payload_gets_out_as_nobody() {
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
     let mut program = Program::new(&test);
-    program.args(["--ignored", "--exact", "payloads::as_nobody", "--nocapture"]).current_dir("/").gid(65534).uid(65534);
+    program.args(["--ignored", "--exact", test_name, "--nocapture"]).current_dir("/").gid(65534).uid(65534);
     program.env("HELVE_IT_STAGE", &inner).env("HOME", &home);
     // A program that another test starts just now may hold the copy open for a moment.
     let done = loop {
@@ -224,7 +229,7 @@ fn no_payload_gets_out_as_nobody() {
             done => break done.unwrap(),
         }
     };
-    assert!(done.success(), "the matrix failed for an ordinary user; see above");
+    assert!(done.success(), "{test_name} failed for an ordinary user; see above");
 }
 
 /// Harmless relatives of the payloads: what they print must be what they print without walls.

@@ -1,0 +1,104 @@
+//! The supervisor's side of seccomp notifications: receives the calls that change attributes of files, and answers them.
+//!
+//! A command without namespaces (L1) can name every file of its user, and Landlock has no rule for `chmod`, `chown`,
+//! `utime` and `setxattr`. So the filter hands these calls to the stage, which makes them itself beneath the folders that
+//! the command may write. No call is ever let through to the kernel: what the stage checked could change before that.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    thread,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    },
+};
+
+use super::{
+    attributes::{Request, Roots},
+    child::drop_capabilities,
+    sys,
+    tree::shows_this_namespace,
+};
+
+/// The way from the command, which makes the listener, to the supervisor, which uses it.
+pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Sends the listener of a filter to the supervisor.
+pub(super) fn send_listener(channel: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
+    let files = [listener.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut buffer = SendAncillaryBuffer::new(&mut space);
+    buffer.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(channel, &[IoSlice::new(&[1])], &mut buffer, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The listener that was sent; nothing where there is none. It does not wait.
+pub(super) fn receive_listener(channel: &OwnedFd) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut buffer = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(channel, &mut [IoSliceMut::new(&mut [0])], &mut buffer, flags).ok()?;
+    buffer.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    })
+}
+
+/// Answers the calls of one command.
+pub(super) struct Notifier {
+    listener: OwnedFd,
+    roots: Roots,
+}
+
+impl Notifier {
+    /// A place that cannot be opened, or whose name has become a link, is not among those that may be changed.
+    pub(super) fn new(listener: OwnedFd, roots: &[PathBuf]) -> Self {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |place| openat2(CWD, place, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok();
+        // Threads are looked up in `/proc` by their number, which must be about the same processes.
+        let roots = if shows_this_namespace() { roots.iter().filter_map(open).collect() } else { Vec::new() };
+        Self { listener, roots: Roots(roots) }
+    }
+
+    /// Answers until the command has ended. Where this thread ends early, the kernel refuses the calls.
+    pub(super) fn start(self) -> io::Result<()> {
+        thread::Builder::new().name("helve-notifier".into()).spawn(move || self.serve())?;
+        Ok(())
+    }
+
+    fn serve(&self) {
+        // The command has no capabilities either, and must not borrow those of its supervisor.
+        if drop_capabilities().is_err() {
+            return;
+        }
+        loop {
+            let mut files = [PollFd::new(&self.listener, PollFlags::IN)];
+            match poll(&mut files, None) {
+                Ok(_) if files[0].revents().contains(PollFlags::IN) => self.answer_next(),
+                Err(Errno::INTR) => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn answer_next(&self) {
+        // A thread that ended meanwhile needs no answer.
+        let Ok(notification) = sys::receive_notification(&self.listener) else { return };
+        let is_waiting = || sys::is_waiting(&self.listener, notification.id);
+        let done = Request::read(&notification).and_then(|request| request.perform(&self.roots, is_waiting));
+        let error = done.err().map_or(0, Errno::raw_os_error);
+        sys::answer_notification(&self.listener, notification.id, error);
+    }
+}
