@@ -1,0 +1,55 @@
+//! How often the store copies what is appended. A binary of its own: the allocator that counts is the whole program's.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::{alloc::System, sync::Arc};
+
+use helve_contract::{
+    jiff::Timestamp,
+    ports::{Message, Part, SessionRecord, Sessions as _, Speaker, Spent},
+};
+use helve_store::Sqlite;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// A message large enough that nothing else counts.
+const SIZE: usize = 16 << 20;
+
+async fn allocated(store: &Sqlite) -> usize {
+    let text = String::new;
+    let record = SessionRecord {
+        id: "s".into(),
+        parent: None,
+        user: text(),
+        agent: text(),
+        title: text(),
+        dialect: text(),
+        model: text(),
+        workspace: text(),
+        messages: 0,
+        spent: Spent::default(),
+        view_from: None,
+        created: Timestamp::UNIX_EPOCH,
+        updated: Timestamp::UNIX_EPOCH,
+    };
+    store.begin(&record).await.unwrap();
+    let parts = vec![Part::Text { text: "x".repeat(SIZE) }];
+    let messages = [Message { seq: 0, role: Speaker::User, parts, created: Timestamp::UNIX_EPOCH }];
+    let region = Region::new(ALLOCATOR);
+    store.append("s", &messages, Spent::default()).await.unwrap();
+    region.change().bytes_allocated
+}
+
+/// One copy goes to the writing thread, and one is the JSON text that is stored. A listener gets the first of them.
+#[tokio::test]
+async fn an_appended_message_is_copied_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let quiet = Sqlite::at(folder.path().join("quiet.db"));
+    let heard = Sqlite::at(folder.path().join("heard.db"));
+    let heard = heard.heard_by(Arc::new(|_, messages| assert_eq!(messages[0].seq, 1)));
+    for store in [&quiet, &heard] {
+        let bytes = allocated(store).await;
+        assert!((2 * SIZE..2 * SIZE + SIZE / 2).contains(&bytes), "{bytes} bytes for a message of {SIZE}");
+    }
+}
