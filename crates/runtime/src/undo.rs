@@ -11,10 +11,7 @@ use std::{
 
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath, Workspace, async_trait,
-    ports::{
-        Change, Chunk, Command, Content, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches,
-        Noise, Order, Process, Span, Stat, Written,
-    },
+    ports::{Change, Content, Expect, Find, Host, HostLayer, Kind, Noise, Order, Span, Written},
 };
 use helve_tools::fs::diff::{self, Diff};
 
@@ -288,26 +285,17 @@ impl Remembering {
 }
 
 #[async_trait]
-impl Host for Remembering {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl HostLayer for Remembering {
+    fn inner(&self) -> &dyn Host {
+        &*self.inner
     }
-    async fn stat(&self, path: &SafePath) -> Result<Stat> {
-        self.inner.stat(path).await
-    }
-    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
-        self.inner.real_path(path).await
-    }
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        self.inner.read(path, span).await
-    }
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
         self.look(path).await;
         let written = self.inner.write(path, bytes, expect).await?;
         self.memory.note(path, Some(bytes));
         Ok(written)
     }
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn layered_change(&self, changes: Vec<Change>) -> Result<()> {
         let mut notes = Vec::new();
         for change in &changes {
             let (path, after) = match change {
@@ -323,7 +311,7 @@ impl Host for Remembering {
         }
         Ok(())
     }
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+    async fn layered_remove(&self, path: &SafePath) -> Result<Kind> {
         let files = match self.inner.stat(path).await {
             Ok(stat) if stat.kind == Kind::Folder => self.look_beneath(path).await,
             _ => {
@@ -336,25 +324,6 @@ impl Host for Remembering {
             self.memory.note(&file, None);
         }
         Ok(kind)
-    }
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
-        self.inner.list(path).await
-    }
-
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
-        self.inner.glance(path, glance).await
-    }
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
-        self.inner.find(path, find).await
-    }
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
-        self.inner.grep(path, grep).await
-    }
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
-        self.inner.spawn(command).await
-    }
-    fn level(&self) -> Level {
-        self.inner.level()
     }
 }
 

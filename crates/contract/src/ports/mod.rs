@@ -7,6 +7,7 @@ mod channels;
 mod clock;
 mod documents;
 mod host;
+mod host_layer;
 mod notes;
 mod schedules;
 mod sessions;
@@ -32,6 +33,7 @@ pub use host::{
     GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,
     Noticed, Order, Output, Process, Signal, Span, Stamp, Stat, Streams, Terminal, Written,
 };
+pub use host_layer::HostLayer;
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{
     Cadence, Claim, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus,

@@ -22,10 +22,7 @@ use std::{
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result, SafePath,
-    ports::{
-        Change, Chunk, Command, Exit, Expect, Find, Found, GRACE, Glance, Glimpse, Grep, Host, Input, Item, Kind,
-        Level, Matches, Noticed, Process, Signal, Span, Stat, Streams, Written,
-    },
+    ports::{Command, Exit, GRACE, Host, HostLayer, Input, Level, Noticed, Process, Signal, Streams},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -385,42 +382,11 @@ impl Drop for Shared {
 }
 
 #[async_trait]
-impl Host for Routed {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl HostLayer for Routed {
+    fn inner(&self) -> &dyn Host {
+        &*self.inner
     }
-    async fn stat(&self, path: &SafePath) -> Result<Stat> {
-        self.inner.stat(path).await
-    }
-    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
-        self.inner.real_path(path).await
-    }
-    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
-        self.inner.read(path, span).await
-    }
-    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
-        self.inner.write(path, bytes, expect).await
-    }
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
-        self.inner.change(changes).await
-    }
-    async fn remove(&self, path: &SafePath) -> Result<Kind> {
-        self.inner.remove(path).await
-    }
-    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
-        self.inner.list(path).await
-    }
-
-    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
-        self.inner.glance(path, glance).await
-    }
-    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
-        self.inner.find(path, find).await
-    }
-    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
-        self.inner.grep(path, grep).await
-    }
-    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+    async fn layered_spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
         let Some(argv) = self.route(command)? else {
             let process = self.inner.spawn(command).await?;
             return Ok(match self.stays_here(command) {
@@ -431,9 +397,6 @@ impl Host for Routed {
         self.refuse_what_is_not_sent(&argv[0], command)?;
         let socket = self.socket().await?;
         Ok(Box::new(Sent::start(self.ssh.command(Line::Shared(&socket))?, &argv, command)?))
-    }
-    fn level(&self) -> Level {
-        self.inner.level()
     }
 }
 

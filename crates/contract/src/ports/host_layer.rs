@@ -1,0 +1,81 @@
+//! A host in front of another one: it changes a few operations, and all others go through.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use super::host::{
+    Change, Chunk, Command, Expect, Find, Found, Glance, Glimpse, Grep, Host, Item, Kind, Level, Matches, Process,
+    Span, Stat, Written,
+};
+use crate::{Result, SafePath};
+
+/// A host in front of another one. Implement what the layer changes; the rest of [`Host`] goes to [`inner`](Self::inner).
+#[async_trait]
+pub trait HostLayer: Send + Sync {
+    /// The host behind it.
+    fn inner(&self) -> &dyn Host;
+
+    /// [`Host::write`].
+    async fn layered_write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        self.inner().write(path, bytes, expect).await
+    }
+
+    /// [`Host::change`].
+    async fn layered_change(&self, changes: Vec<Change>) -> Result<()> {
+        self.inner().change(changes).await
+    }
+
+    /// [`Host::remove`].
+    async fn layered_remove(&self, path: &SafePath) -> Result<Kind> {
+        self.inner().remove(path).await
+    }
+
+    /// [`Host::spawn`].
+    async fn layered_spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        self.inner().spawn(command).await
+    }
+}
+
+#[async_trait]
+impl<T: HostLayer> Host for T {
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+    async fn stat(&self, path: &SafePath) -> Result<Stat> {
+        self.inner().stat(path).await
+    }
+    async fn real_path(&self, path: &SafePath) -> Result<PathBuf> {
+        self.inner().real_path(path).await
+    }
+    async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk> {
+        self.inner().read(path, span).await
+    }
+    async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
+        self.layered_write(path, bytes, expect).await
+    }
+    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+        self.layered_change(changes).await
+    }
+    async fn remove(&self, path: &SafePath) -> Result<Kind> {
+        self.layered_remove(path).await
+    }
+    async fn list(&self, path: &SafePath) -> Result<Vec<Item>> {
+        self.inner().list(path).await
+    }
+    async fn glance(&self, path: &SafePath, glance: Glance) -> Result<Glimpse> {
+        self.inner().glance(path, glance).await
+    }
+    async fn find(&self, path: &SafePath, find: &Find) -> Result<Found> {
+        self.inner().find(path, find).await
+    }
+    async fn grep(&self, path: &SafePath, grep: &Grep) -> Result<Matches> {
+        self.inner().grep(path, grep).await
+    }
+    async fn spawn(&self, command: &Command) -> Result<Box<dyn Process>> {
+        self.layered_spawn(command).await
+    }
+    fn level(&self) -> Level {
+        self.inner().level()
+    }
+}
