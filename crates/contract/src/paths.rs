@@ -81,8 +81,6 @@ pub struct Workspace {
     roots: Vec<Arc<Root>>,
     rules: Arc<PathRules>,
     reading: Reading,
-    /// Whether what it was narrowed to and what it was have nothing in common.
-    nothing_left: bool,
 }
 
 impl Workspace {
@@ -90,12 +88,12 @@ impl Workspace {
     #[must_use]
     pub fn new(roots: impl IntoIterator<Item = Root>, rules: PathRules, reading: Reading) -> Self {
         let roots = roots.into_iter().map(Arc::new).collect();
-        Self { roots, rules: Arc::new(rules), reading, nothing_left: false }
+        Self { roots, rules: Arc::new(rules), reading }
     }
 
     /// The same workspace with these folders of its first root in that root's place, and why some of them are not. They
-    /// are absolute and without symbolic links. It never becomes larger. Folders that all lie outside change nothing:
-    /// the workspace is the operator's setting. If all folders inside are refused, no root is left.
+    /// are absolute and without symbolic links. It never becomes larger. Folders that lie outside, and folders that may
+    /// not become a root, change nothing: the workspace is the operator's setting, and its rules still hold.
     #[must_use]
     pub fn narrowed(&self, folders: &[PathBuf]) -> (Self, Vec<String>) {
         let Some(first) = self.roots.first() else { return (self.clone(), Vec::new()) };
@@ -116,11 +114,8 @@ impl Workspace {
                 areas.push(relative);
             }
         }
-        if !folders.iter().any(|folder| folder.starts_with(&first.dir)) {
-            return (self.clone(), ignored);
-        }
         if areas.is_empty() {
-            return (Self { roots: Vec::new(), nothing_left: true, ..self.clone() }, ignored);
+            return (self.clone(), ignored);
         }
         let mut rules = PathRules::clone(&self.rules);
         for area in &areas {
@@ -176,7 +171,7 @@ impl Workspace {
 
     /// The top of the first root.
     pub fn top(&self, access: Access) -> Result<SafePath> {
-        let root = self.roots.first().ok_or_else(|| Error::denied(self.nothing()))?;
+        let root = self.roots.first().ok_or_else(|| Error::denied("this session has no workspace"))?;
         self.safe(root, PathBuf::new(), access)
     }
 
@@ -272,19 +267,7 @@ impl Workspace {
         Ok(path)
     }
 
-    fn nothing(&self) -> &'static str {
-        if self.nothing_left {
-            "the folders that are open in the client are protected parts of the workspace, so no files can be \
-             reached; ask the user to open another folder of the workspace"
-        } else {
-            "this session has no workspace"
-        }
-    }
-
     fn outside(&self, path: &Path) -> Error {
-        if self.nothing_left {
-            return Error::denied(self.nothing());
-        }
         let roots: Vec<_> = self.roots.iter().map(|root| self.shown_root(root)).collect();
         Error::denied(format!(
             "{} is outside the workspace; paths must be beneath {}",
@@ -938,16 +921,20 @@ mod tests {
         assert_eq!(seen("/shared/secret/key"), "/shared/secret/key: is denied");
         assert_eq!(seen("/vault/x"), "/v/x/x");
 
-        // Folders above it and folders that do not overlap it change nothing; protected ones leave nothing.
+        // Folders above it, folders that do not overlap it and protected ones change nothing.
         assert_eq!(narrow(&["/", "/w/a"]).0.roots(), whole.roots());
         let (same, ignored) = narrow(&["/elsewhere", "/wider"]);
         assert_eq!(same.roots(), whole.roots());
         assert_eq!(ignored, ["/elsewhere: outside the workspace", "/wider: outside the workspace"]);
         assert_eq!(narrow(&[]).0.roots(), whole.roots());
-        let (none, _) = narrow(&["/w/.git", "/elsewhere"]);
-        assert!(none.top(Access::Read).unwrap_err().to_string().contains("open another folder of the workspace"));
-        assert!(none.check(Path::new("/shared/x"), Access::Read, None).is_err());
-        assert!(none.check(Path::new("/vault/x"), Access::Read, None).is_err());
+        for protected in [&["/w/.git", "/elsewhere"][..], &["/w/.git/hooks"], &["/w/a/secret"]] {
+            let (same, ignored) = narrow(protected);
+            assert_eq!(same.roots(), whole.roots(), "{protected:?}");
+            assert_eq!(ignored.len(), protected.len());
+            assert!(same.check(Path::new("/shared/x"), Access::Write, None).is_ok());
+            assert!(same.check(Path::new("/shared/.git/hooks/x"), Access::Write, None).is_err());
+            assert!(same.check(Path::new("/shared/a/secret"), Access::Read, None).is_err());
+        }
     }
 
     #[test]
