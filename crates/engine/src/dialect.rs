@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use helve_contract::{Cut, Entry, Error, Keep, Limit, PortSet, Reading, Reply, SizeUnit, TruncatedBy};
+use helve_contract::{Cut, Entry, Error, Keep, Limit, Port, PortSet, Reading, Reply, SizeUnit, TruncatedBy};
 use serde_json::Value;
 
 /// Everything that makes one dialect: what the model calls, how it writes paths, how it is answered.
@@ -28,6 +28,14 @@ pub struct Dialect {
     pub words: Words,
     /// What is asked before a call, when nothing else is configured.
     pub mode: crate::Mode,
+}
+
+impl Dialect {
+    /// Whether a row of its table needs this port.
+    pub fn needs(&self, port: Port) -> bool {
+        let rows = self.tools.iter().map(|entry| entry.spec.needs).chain(self.external.iter().map(|row| row.needs));
+        rows.into_iter().any(|needs| needs.has(port))
+    }
 }
 
 /// A named set of tools: a seed's role or preset.

@@ -114,7 +114,7 @@ impl<'a> SessionBuilder<'a> {
         session.scheduling.is_driven = bench.drives_schedules();
         session.user = setup::user(settings);
         session.errand.clone_from(&need.errand);
-        session.draft = setup::draft(settings, dialect.name, &session);
+        session.draft = setup::draft(settings, &dialect, &session);
         guard::prepare(settings, &mut session)?;
         self.name(&mut session);
 
@@ -325,7 +325,7 @@ pub fn sibling(bench: &Bench, first: &OpenSession) -> Result<Arc<Session>, Fault
     inherit(&mut session, from);
     session.role.clone_from(&from.role);
     session.agent.clone_from(&from.agent);
-    session.draft = setup::draft(bench.settings(), first.engine.dialect().name, &session);
+    session.draft = setup::draft(bench.settings(), first.engine.dialect(), &session);
     guard::prepare(bench.settings(), &mut session)?;
     let session = Arc::new(session);
     let (_, spill) = bench

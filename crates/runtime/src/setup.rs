@@ -8,8 +8,8 @@ use std::{
 };
 
 use helve_contract::{
-    Access, Call, CancellationToken, Effects, Entry, Glob, PathRule, PathRules, Ports, Reading, Reply, Root, Session,
-    Workspace,
+    Access, Call, CancellationToken, Effects, Entry, Glob, PathRule, PathRules, Port, Ports, Reading, Reply, Root,
+    Session, Workspace,
     ports::{Host, State, Store, Tasks},
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode};
@@ -253,10 +253,10 @@ impl Imports {
     /// The tools that do not depend on what servers offer. They come first, so that a late server moves none of them.
     fn fixed(&self, dialect: &Dialect) -> Vec<Entry> {
         let mut tools = self.tools.clone();
-        if let Some(servers) = &self.servers
-            && dialect.name == "claude"
-        {
-            tools.extend(servers.resource_entries());
+        if let Some(servers) = &self.servers {
+            // A dialect's own table says which of its rows the servers supply.
+            let is_row = |entry: &Entry| dialect.external.iter().any(|row| row.name == entry.spec.name);
+            tools.extend(servers.resource_entries().into_iter().filter(is_row));
         }
         tools
     }
@@ -307,9 +307,9 @@ pub fn ports(
     }
 }
 
-/// Where plans are drafted: files and a shell in memory, for the dialect that plans.
-pub fn draft(settings: &Settings, dialect: &str, session: &Session) -> Option<Arc<Session>> {
-    (dialect == "forge").then(|| Arc::new(drafting(settings, session).session(&session.id)))
+/// Where plans are drafted: files and a shell in memory, for a dialect with tools that need them.
+pub fn draft(settings: &Settings, dialect: &Dialect, session: &Session) -> Option<Arc<Session>> {
+    dialect.needs(Port::Draft).then(|| Arc::new(drafting(settings, session).session(&session.id)))
 }
 
 /// Files in memory, over those of the session's workspace where the settings say so.

@@ -64,6 +64,9 @@ const PLAN: &str = "You plan work for another agent, and change nothing. Look at
     steps in order, the files each one touches, and what could go wrong. Your last message is the plan.";
 const SUB: &str = "You answer a question for another agent with tools that only look. Your last message is the answer.";
 
+/// The role of sub-agents, where a dialect has one: its agents have no other kind.
+const SUB_ROLE: &str = "sub";
+
 impl Kinds {
     /// The built-in ones of a dialect. The first is the plain one.
     #[must_use]
@@ -75,10 +78,14 @@ impl Kinds {
             hands,
             ..Kind::default()
         };
-        if dialect == "solo" {
-            let six = ["read", "grep", "glob", "ls", "memory_search", "memory_get"].map(str::to_owned).to_vec();
-            let sub = kind("sub", "answers a question with tools that only look", SUB, Hands::Only(six));
-            return Self { plain: Some(sub.name.clone()), kinds: vec![Kind { role: Some("sub".to_owned()), ..sub }] };
+        let roles = helve_dialects::by_name(dialect).map(|it| it.roles).unwrap_or_default();
+        if let Some(role) = roles.iter().find(|role| role.name == SUB_ROLE) {
+            let tools = role.tools.iter().map(|&name| name.to_owned()).collect();
+            let sub = kind(SUB_ROLE, "answers a question with tools that only look", SUB, Hands::Only(tools));
+            return Self {
+                plain: Some(sub.name.clone()),
+                kinds: vec![Kind { role: Some(SUB_ROLE.to_owned()), ..sub }],
+            };
         }
         let kinds = vec![
             kind("general-purpose", "any task of several steps, with all tools", GENERAL, Hands::All),
