@@ -59,7 +59,7 @@ impl Tool for AttachmentSave {
             Ok(_) => {}
             Err(Error::File { fault: FileFault::Exists, .. }) => {
                 return Err(Error::failed(format!(
-                    "{path} already exists and was left as it is; choose another name, or say that it is to be overwritten"
+                    "{path} already exists and was left as it is; choose another `path`, or set `overwrite` to true"
                 )));
             }
             Err(other) => return Err(other),
