@@ -18,6 +18,7 @@ mod race;
 mod remote;
 mod rg;
 mod sandbox;
+mod sshd;
 mod stub;
 mod suite;
 mod tasks;

@@ -2,9 +2,8 @@
 
 use std::{
     fs,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    ops::Deref,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -21,6 +20,7 @@ use crate::{
     folder::Folder,
     programs::program_stories,
     sandbox::{Place, finish, settings},
+    sshd::Sshd,
     suite,
 };
 
@@ -102,66 +102,22 @@ async fn the_far_end_judges_paths_again() {
 }
 
 /// A real server on loopback, with keys of its own.
-struct Server {
-    child: Child,
-    folder: PathBuf,
-    port: u16,
+struct Server(Sshd);
+
+impl Deref for Server {
+    type Target = Sshd;
+    fn deref(&self) -> &Sshd {
+        &self.0
+    }
 }
 
 impl Server {
     /// `None`, with the reason printed, where there is no server to start.
     fn start() -> Option<Self> {
-        let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|it| Path::new(it).exists());
-        let Some(program) = program else {
-            println!("no sshd on this machine; the stories were not told over ssh");
-            return None;
-        };
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("helve-sshd-{}-{count}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        for name in ["host", "user"] {
-            let made = Command::new("ssh-keygen")
-                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-                .arg(folder.join(name))
-                .status();
-            assert!(made.unwrap().success());
-        }
-        fs::copy(folder.join("user.pub"), folder.join("authorized")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let host_key = fs::read_to_string(folder.join("host.pub")).unwrap();
-        fs::write(folder.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
-        let place = folder.display();
-        let config = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {place}/host\nAuthorizedKeysFile {place}/authorized\n\
-             StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPermitRootLogin yes\n"
-        );
-        fs::write(folder.join("config"), config).unwrap();
-        if rustix::process::geteuid().is_root() {
-            fs::create_dir_all("/run/sshd").unwrap();
-        }
-        let child = Command::new(program)
-            .args(["-D", "-e", "-f"])
-            .arg(folder.join("config"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(folder.join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let server = Self { child, folder, port };
-        server.wait();
-        Some(server)
-    }
-
-    fn wait(&self) {
-        for _ in 0..2000 {
-            if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return;
-            }
-            std::thread::yield_now();
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("sshd did not come up: {}", fs::read_to_string(self.folder.join("log")).unwrap_or_default());
+        Sshd::start(folder).map(Self)
     }
 
     /// From now on the key can do nothing but run a command of this list.
@@ -183,14 +139,6 @@ impl Server {
             program: Some(std::env::var("HELVE_IT_FAR").unwrap_or(env!("CARGO_BIN_EXE_helve-far").into())),
             ..Ssh::default()
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-        _ = fs::remove_dir_all(&self.folder);
     }
 }
 

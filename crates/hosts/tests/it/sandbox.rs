@@ -90,7 +90,7 @@ pub(crate) fn levels() -> Vec<Level> {
             if !works {
                 let is_ci = ["CI", "HELVE_CI"].iter().any(|name| std::env::var_os(name).is_some());
                 assert!(!is_ci || !should_work(*level), "{} does not work:\n{}", level.name(), sandbox.report());
-                eprintln!("{} is not tried here:\n{}", level.name(), sandbox.report());
+                eprintln!("SKIPPED: {} is not tried here:\n{}", level.name(), sandbox.report());
             }
             works
         })
