@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod agents;
+mod backends;
 mod bench;
 mod crash;
 mod endpoint;
