@@ -144,6 +144,7 @@ impl Agent {
         need.agent = Some(record.agent.clone());
         let (engine, session) = workshop.equip(&need)?;
         let model = workshop.model(Some(record.model.as_str()).filter(|it| !it.is_empty()))?;
+        let model = workshop.session_model(id, model);
         Ok(Self { title: Some(record.title), parent: record.parent, ..Self::new(engine, session, model) })
     }
 

@@ -64,6 +64,8 @@ impl Turn<'_> {
 
     /// Makes room before the window is full.
     pub(crate) async fn make_room(&mut self) -> Result<()> {
+        // The session may have chosen another model since the last request.
+        self.room.window = self.agent.model.window().or(self.agent.window);
         let Some(full) = self.room.full() else { return Ok(()) };
         let before = self.tokens();
         if before <= full {

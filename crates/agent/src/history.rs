@@ -86,7 +86,7 @@ impl History {
         let model = agent.model.name();
         if let Some(record) = &self.record {
             if record.model != model {
-                let change = Retitle { model: Some(model.to_owned()), ..Retitle::default() };
+                let change = Retitle { model: Some(model), ..Retitle::default() };
                 self.session.ports.store.retitle(&self.session.id, &change).await?;
             }
             return Ok(());

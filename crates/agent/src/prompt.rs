@@ -25,7 +25,7 @@ pub(crate) const PLAN_MODE: &str = "Plan mode is on.";
 pub(crate) const PLAN_MODE_ENDED: &str = "Plan mode has ended. You may carry out the work.";
 
 /// What a model is told when plan mode is on.
-pub(crate) fn plan_mode(engine: &Engine) -> String {
+pub fn plan_mode(engine: &Engine) -> String {
     let ends = |spec: &std::sync::Arc<helve_contract::Spec>| {
         engine.get(&spec.name).is_some_and(|entry| entry.tool() == Some(<ExitPlan as Tool>::NAME))
     };

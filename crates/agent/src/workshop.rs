@@ -13,6 +13,10 @@ pub trait Workshop: Send + Sync {
     fn equip(&self, need: &Need) -> Result<(Arc<Engine>, Arc<Session>)>;
     /// A model by name; `None`: the usual one.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>>;
+    /// The model of a session that begins with `model` and may choose another one while it works.
+    fn session_model(&self, _session: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        model
+    }
 }
 
 /// What a conversation needs. What a child gets is never more than its parent has.

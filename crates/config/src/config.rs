@@ -44,6 +44,7 @@ settings! {
         /// The role or preset of the dialect that decides which of its tools there are.
         role: Option<String> = None, IfUnset;
         /// The user whose memory, schedules and sessions are used. Without it: the one local user.
+        #[schemars(extend("x-kind" = "user"))]
         user: Option<String> = None, Never;
         /// The directory that tools work in. `tools.work_dir` is the same setting.
         workspace: ConfigPath = ConfigPath::new("."), Inside;

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use helve_contract::ports::ChannelSettings;
+use helve_contract::{USER_NAME_FORM, is_user_name, ports::ChannelSettings};
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -28,6 +28,8 @@ pub struct Key {
 pub enum Kind {
     /// Words, or nothing.
     Text,
+    /// The name of a user.
+    UserName,
     /// Yes or no.
     Flag,
     /// A whole number in a range.
@@ -176,6 +178,7 @@ impl Kind {
             Some("module") => return Self::Modules,
             Some("server") => return Self::Servers,
             Some("channels") => return Self::Channels,
+            Some("user") => return Self::UserName,
             _ => {}
         }
         let of_type = |name: &str| match schema.get("type") {
@@ -200,6 +203,7 @@ impl Kind {
     pub fn words(self) -> String {
         match self {
             Self::Text => "text".into(),
+            Self::UserName => USER_NAME_FORM.into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Number(least, most) => format!("a number from {least} to {most}"),
             Self::Amount => "a number such as 2.5".into(),
@@ -218,6 +222,7 @@ impl Kind {
     pub fn check(self, value: Value) -> Result<Value, String> {
         let fits = match (&value, self) {
             (Value::String(_), Self::Text | Self::Path) => true,
+            (Value::String(name), Self::UserName) => is_user_name(name),
             (Value::Bool(_), Self::Flag) => true,
             (Value::Number(number), Self::Number(least, most)) => {
                 number.as_u64().is_some_and(|it| (least..=most).contains(&it))
@@ -263,7 +268,7 @@ impl Kind {
             Self::List | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
-            Self::Text | Self::Choice(_) | Self::Path => json!(text),
+            Self::Text | Self::UserName | Self::Choice(_) | Self::Path => json!(text),
         };
         self.check(value)
     }

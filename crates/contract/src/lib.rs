@@ -23,6 +23,7 @@ mod tool;
 #[cfg(any(test, fuzzing))]
 pub mod trials;
 mod truncate;
+mod user_name;
 
 pub use access::{AccessFn, AccessRequest, CommandLine, RequestedCommand};
 pub use call::{Call, Errand, Ports, Progress, Session};
@@ -43,4 +44,5 @@ pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use truncate::{Limit, SizeUnit, Truncated, TruncatedBy, count_lines, format_size, truncate_head, truncate_tail};
+pub use user_name::{USER_NAME_FORM, is_user_name};
 pub use {async_trait::async_trait, jiff, schemars, serde, serde_json};

@@ -35,6 +35,12 @@ impl Workshop for Door {
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
         self.bench()?.model(name)
     }
+    fn session_model(&self, session: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        match self.0.upgrade() {
+            Some(bench) => bench.session_model(session, model),
+            None => model,
+        }
+    }
 }
 
 /// A supervisor for sessions in this dialect.
@@ -122,7 +128,7 @@ impl OnDemand {
         let engine = bench.engine(id).ok_or_else(|| Error::failed(format!("the session {id} is not open here")))?;
         let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         if !seats.contains_key(id) {
-            let (session, model) = (call.session.clone(), bench.model(None)?);
+            let (session, model) = (call.session.clone(), bench.session_model(id, bench.model(None)?));
             seats.insert(id.clone(), self.supervisor.seat_external(engine, session, model, bench.budget()));
         }
         Ok(())
@@ -134,7 +140,20 @@ impl Agents for OnDemand {
     fn kinds(&self) -> Vec<AgentKind> {
         self.supervisor.kinds()
     }
+    fn reports_end(&self) -> bool {
+        false
+    }
+    fn is_read_only(&self, call: &Call, kind: Option<&str>) -> bool {
+        let engine = self.bench.upgrade().and_then(|bench| bench.engine(&call.session.id));
+        engine.is_some_and(|engine| self.supervisor.kind_is_read_only(&engine, kind))
+    }
     async fn start(&self, call: &Call, order: AgentOrder) -> Result<AgentReport> {
+        if order.background && self.bench.upgrade().is_some_and(|bench| bench.serves_one_call()) {
+            return Err(Error::failed(
+                "an agent in the background would end with this call, because the process serves one call only; \
+                 start it in the foreground",
+            ));
+        }
         self.seat(call).await?;
         self.supervisor.start(call, order).await
     }
@@ -151,6 +170,9 @@ impl Agents for OnDemand {
         self.supervisor.tell(call, session, text).await
     }
     async fn own(&self, call: &Call) -> Result<OwnAgent> {
-        self.supervisor.own(call).await
+        let own = self.supervisor.own(call).await?;
+        // Another program drives the session, so the settings say what is known: the model of its agents.
+        let configured = || self.bench.upgrade().and_then(|bench| bench.model_name(&call.session.id));
+        Ok(OwnAgent { model: own.model.or_else(configured), ..own })
     }
 }

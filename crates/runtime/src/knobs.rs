@@ -1,7 +1,7 @@
 //! Settings that a model can read while it works, and the few that it can set until its session ends.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -21,8 +21,16 @@ const SECRET: [&str; 5] = ["secrets.canaries", "mcp.servers", "plugins", "tools.
 const MAX_SESSIONS: usize = 1024;
 
 /// The settings of one session.
+#[derive(Default)]
 pub struct Knobs {
-    values: Mutex<BTreeMap<&'static str, Value>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Clone, Default)]
+struct Inner {
+    values: BTreeMap<&'static str, Value>,
+    /// The keys that were set since the session began.
+    changed: BTreeSet<&'static str>,
 }
 
 /// The full name of a setting; `model` is short for `model.name`.
@@ -34,17 +42,24 @@ impl Knobs {
     /// The values of the settings.
     pub fn new(settings: &Settings) -> Self {
         let shown = settings.all().filter(|(key, _)| !SECRET.contains(&key.name));
-        Self { values: Mutex::new(shown.map(|(key, setting)| (key.name, setting.value.clone())).collect()) }
+        let values = shown.map(|(key, setting)| (key.name, setting.value.clone())).collect();
+        Self { inner: Mutex::new(Inner { values, changed: BTreeSet::new() }) }
     }
 
     /// A copy whose changes do not come back.
     fn fork(&self) -> Self {
-        Self { values: Mutex::new(self.lock().clone()) }
+        Self { inner: Mutex::new(self.lock().clone()) }
     }
 
     /// A setting. `None`: there is none of this name, or it is secret.
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.lock().get(full_name(name)).cloned()
+        self.lock().values.get(full_name(name)).cloned()
+    }
+
+    /// A setting that was set since the session began. `None`: it has the value that the session began with.
+    fn changed(&self, name: &str) -> Option<Value> {
+        let inner = self.lock();
+        inner.changed.get(full_name(name)).and_then(|key| inner.values.get(key)).cloned()
     }
 
     /// A setting that is text.
@@ -54,8 +69,8 @@ impl Knobs {
 
     /// Records the model that answers, where the settings name none and one was found.
     pub fn found_model(&self, name: &str) {
-        let mut values = self.lock();
-        let model = values.entry("model.name").or_default();
+        let mut inner = self.lock();
+        let model = inner.values.entry("model.name").or_default();
         if model.is_null() {
             *model = name.into();
         }
@@ -72,12 +87,14 @@ impl Knobs {
             value => key.kind.check(value),
         };
         let value = value.map_err(|why| Error::failed(format!("`{name}` {why}")))?;
-        let before = self.lock().insert(key.name, value.clone()).unwrap_or_default();
+        let mut inner = self.lock();
+        inner.changed.insert(key.name);
+        let before = inner.values.insert(key.name, value.clone()).unwrap_or_default();
         Ok((before, value))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Value>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,12 +117,15 @@ fn not_settable(name: &str) -> Error {
 pub struct SessionKnobs {
     base: Knobs,
     changed: Mutex<BTreeMap<String, Arc<Knobs>>>,
+    /// Why no model of this program would use a model that a session sets; `None`: one would.
+    unused_model: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
 }
 
 impl SessionKnobs {
-    /// The values of the settings.
-    pub fn new(settings: &Settings) -> Self {
-        Self { base: Knobs::new(settings), changed: Mutex::default() }
+    /// The values of the settings. `unused_model` says why no model of this program would use a model that a session
+    /// sets, if that is so.
+    pub fn new(settings: &Settings, unused_model: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
+        Self { base: Knobs::new(settings), changed: Mutex::default(), unused_model: Box::new(unused_model) }
     }
 
     /// What every session begins with.
@@ -126,8 +146,32 @@ impl SessionKnobs {
         self.get(session, name)?.as_str().map(str::to_owned)
     }
 
+    /// A setting that this session, or else the program for all sessions, has set since it began.
+    pub fn changed(&self, session: &str, name: &str) -> Option<Value> {
+        let own = self.lock().get(session).cloned();
+        own.and_then(|knobs| knobs.changed(name)).or_else(|| self.base.changed(name))
+    }
+
+    /// Sets a value for all sessions; answers the one before and the one now.
+    pub fn set_for_all(&self, name: &str, value: Value) -> Result<(Value, Value)> {
+        self.refuse_unused(name)?;
+        self.base.set(name, value)
+    }
+
+    /// A setting that nothing would use is refused with the reason: a success would be a false promise.
+    fn refuse_unused(&self, name: &str) -> Result<()> {
+        if !full_name(name).starts_with("model.") || !SETTABLE.contains(&full_name(name)) {
+            return Ok(());
+        }
+        match (self.unused_model)() {
+            Some(why) => Err(Error::failed(format!("`{name}` was not set: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Sets a value for one session; answers the one before and the one now.
     pub fn set(&self, session: &str, name: &str, value: Value) -> Result<(Value, Value)> {
+        self.refuse_unused(name)?;
         let mut changed = self.lock();
         if !changed.contains_key(session) && changed.len() >= MAX_SESSIONS {
             changed.pop_first();
@@ -191,7 +235,7 @@ mod tests {
 
     #[test]
     fn nothing_that_guards_can_be_changed() {
-        let knobs = Knobs { values: Mutex::default() };
+        let knobs = Knobs::default();
         let guards = [
             "approval.",
             "policy.",
@@ -215,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_settable_key_exists_and_has_an_alias_or_its_own_name() {
-        let knobs = Knobs { values: Mutex::default() };
+        let knobs = Knobs::default();
         for (name, value) in [
             ("model", json!("qwen3")),
             ("model.name", json!("qwen3")),

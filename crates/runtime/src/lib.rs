@@ -16,6 +16,7 @@ pub mod recall;
 pub mod rules;
 pub mod schedules;
 pub mod session;
+mod session_model;
 pub mod setup;
 pub mod shell;
 pub mod talk;

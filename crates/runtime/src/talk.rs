@@ -68,7 +68,7 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
     let supervisor = bench.supervisor(need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
     let need = Need { agents: Some(supervisor.clone()), ..need };
     let (engine, session) = bench.equip(&need)?;
-    let model = bench.model(how.model.as_deref())?;
+    let model = bench.session_model(&session.id, bench.model(how.model.as_deref())?);
     let mut agent = Agent::new(engine.clone(), session.clone(), model);
     agent.system = prompt::system(&engine, &session, "").await;
     if let Some(more) = &bench.settings().config.agent.system {
@@ -97,14 +97,14 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     })
 }
 
-/// The conversation whose id begins so.
-pub async fn named(store: &dyn Store, id: &str) -> Result<SessionRecord, Fault> {
-    if let Some(record) = store.conversation(id).await? {
+/// The conversation of this user whose id begins so. Those of other users are answered like missing ones.
+pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, Fault> {
+    if let Some(record) = store.conversation(id).await?.filter(|it| it.user == user) {
         return Ok(record);
     }
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {
-        let which = Which { offset, most: 500, ..Which::default() };
+        let which = Which { user: Some(user.to_owned()), offset, most: 500, ..Which::default() };
         let (page, _) = store.conversations(&which).await?;
         offset += page.len() as u64;
         let ended = page.is_empty();

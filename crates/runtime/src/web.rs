@@ -2,10 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use helve_agent::{
-    Workshop as _,
-    model::{Ask, ModelError, Piece},
-};
+use helve_agent::model::{Ask, ModelError, Piece};
 use helve_contract::{
     Call, Error, Result as Outcome, async_trait,
     ports::{Fetch, Fetched, Message, NoWeb, Part, Speaker, Web, WebQuery, WebResults},
@@ -99,7 +96,7 @@ impl Web for Read {
         let Some(usual) = bench.reading_model().await? else { return self.web.answer(call, text, question).await };
         // The session may have set another small model.
         let chosen = call.user().setting(call, "model.small").await?;
-        let chosen = chosen.as_ref().and_then(Value::as_str).map(|name| bench.model(Some(name))).transpose()?;
+        let chosen = chosen.as_ref().and_then(Value::as_str).map(|name| bench.model_named(Some(name))).transpose()?;
         let model = chosen.unwrap_or(usual);
         let end = text.char_indices().nth(MOST).map_or(text.len(), |(at, _)| at);
         let cut = if end < text.len() { "\n[the rest of the page is left out]" } else { "" };

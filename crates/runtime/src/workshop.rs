@@ -32,6 +32,7 @@ use crate::{
     outside::Wanted as External,
     remark,
     session::{OpenSession, SessionBuilder},
+    session_model::SessionModel,
     setup::{self, Imports, Room, Wish},
     shell, state,
     undo::Memory,
@@ -61,6 +62,8 @@ pub struct Bench {
     supervisors: Mutex<BTreeMap<String, Arc<Supervisor>>>,
     mode: ModeSwitch,
     knobs: Arc<SessionKnobs>,
+    /// Whether the process ends after one call.
+    one_call: bool,
     memory: Arc<Memory>,
     made: Mutex<HashMap<String, Made>>,
     /// Whose they are, oldest first. They are cleared away when the program ends, or when there are many and nobody is
@@ -135,6 +138,7 @@ impl Bench {
         }
         let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime);
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
+        let one_call = matches!(external, External::For(_));
         let overheard: Arc<OnceLock<Heard>> = Arc::default();
         let listener = overheard.clone();
         let store = setup::sqlite(&settings, &state).heard_by(Arc::new(move |session, messages| {
@@ -148,7 +152,8 @@ impl Bench {
             overheard,
             memory: Memory::new(state.join("undo")),
             mode: ModeSwitch::new(mode),
-            knobs: Arc::new(SessionKnobs::new(&settings)),
+            knobs: Arc::new(SessionKnobs::new(&settings, unused_model(me.clone(), one_call))),
+            one_call,
             imports,
             _yard: yard,
             tasks: runtime.handle().clone(),
@@ -169,6 +174,16 @@ impl Bench {
     /// The same object, for what must not keep it alive.
     pub(crate) fn weak(&self) -> Weak<Self> {
         self.me.clone()
+    }
+
+    /// Whether the process ends after one call.
+    pub(crate) fn serves_one_call(&self) -> bool {
+        self.one_call
+    }
+
+    /// The name of the model that works for a session, where it is known without asking anybody.
+    pub(crate) fn model_name(&self, session: &str) -> Option<String> {
+        self.knobs.text(session, "model.name").or_else(|| Some(self.endpoint.get()?.model.clone()))
     }
 
     /// The settings that tools of every session read and set.
@@ -287,6 +302,7 @@ impl Bench {
         let Found { endpoint, from } =
             model::find(&variable, &wanted).await.map_err(|error| Fault::failed(error.to_string()))?;
         let told = format!("{} ({from})", endpoint.model);
+        self.knobs.base().found_model(&endpoint.model);
         _ = self.endpoint.set(endpoint);
         Ok(told)
     }
@@ -312,7 +328,7 @@ impl Bench {
             return Ok(None);
         }
         self.ensure_model().await?;
-        self.model(self.settings.config.model.small.as_deref()).map(Some)
+        self.model_named(self.settings.config.model.small.as_deref()).map(Some)
     }
 
     /// What the settings say about the model.
@@ -435,6 +451,17 @@ impl Workshop for Bench {
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
+        self.model_named(name)
+    }
+
+    fn session_model(&self, session: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(SessionModel::new(self.me.clone(), session, model))
+    }
+}
+
+impl Bench {
+    /// A model by name; `None`: the usual one.
+    pub(crate) fn model_named(&self, name: Option<&str>) -> Result<Arc<dyn Model>> {
         let endpoint = self.endpoint.get().ok_or_else(|| Error::failed("no model is configured here"))?;
         let name = name.unwrap_or(&endpoint.model);
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
@@ -454,6 +481,23 @@ impl Workshop for Bench {
         }
         models.insert(name.to_owned(), model.clone());
         Ok(model)
+    }
+}
+
+/// Says why no model of this program would use a model that a session sets, if that is so.
+fn unused_model(bench: Weak<Bench>, one_call: bool) -> impl Fn() -> Option<&'static str> + Send + Sync {
+    move || {
+        if one_call {
+            return Some(
+                "this process ends after one call, so no model would use it. Write `--set model.name=NAME` behind the \
+                 command that runs a model",
+            );
+        }
+        let has_model = bench.upgrade().is_some_and(|bench| bench.has_model());
+        (!has_model).then_some(
+            "no model is configured here, so none would use it. An MCP client chooses its own model in its own \
+             settings; a model for agents and web pages needs `model.base_url` or a key that `helve doctor` lists",
+        )
     }
 }
 

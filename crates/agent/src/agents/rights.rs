@@ -34,14 +34,9 @@ impl Rights {
         may_start: bool,
     ) -> Result<Self> {
         let wanted = |spec: &Spec| {
-            let named = |names: &[String]| names.iter().any(|name| spec.answers_to(name));
-            let of_kind = match &kind.hands {
-                Hands::All => true,
-                Hands::Looking => !GRAVE.iter().any(|effect| spec.effects.has(*effect)),
-                Hands::Only(names) => named(names),
-            };
             let starts = spec.effects.has(Effects::SPAWNS);
-            of_kind && order.tools.as_deref().is_none_or(named) && (may_start || !starts)
+            let is_ordered = order.tools.as_deref().is_none_or(|names| is_named(spec, names));
+            is_of_kind(spec, kind) && is_ordered && (may_start || !starts)
         };
         let tools = parent.specs().filter(|spec| wanted(spec)).map(|spec| spec.name.clone()).collect();
         let now = parent.mode().get();
@@ -71,6 +66,27 @@ impl Rights {
         }
         Ok(())
     }
+}
+
+fn is_named(spec: &Spec, names: &[String]) -> bool {
+    names.iter().any(|name| spec.answers_to(name))
+}
+
+fn is_of_kind(spec: &Spec, kind: &Kind) -> bool {
+    match &kind.hands {
+        Hands::All => true,
+        Hands::Looking => !changes_something(spec),
+        Hands::Only(names) => is_named(spec, names),
+    }
+}
+
+fn changes_something(spec: &Spec) -> bool {
+    GRAVE.iter().any(|effect| spec.effects.has(*effect))
+}
+
+/// Whether an agent of this kind would have only tools of this parent that change nothing here.
+pub(super) fn is_read_only(parent: &Engine, kind: &Kind) -> bool {
+    !parent.specs().any(|spec| is_of_kind(&spec, kind) && changes_something(&spec))
 }
 
 fn covered(parent: &Session, dir: &Path, rights: Rooted) -> bool {

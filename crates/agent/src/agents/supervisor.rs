@@ -203,6 +203,12 @@ impl Supervisor {
         Seat { supervisor: self.me.clone(), session, seat }
     }
 
+    /// Whether an agent of this kind (`None`: the plain one), started by a session with this engine, would have only
+    /// tools that change nothing here.
+    pub fn kind_is_read_only(&self, engine: &Engine, kind: Option<&str>) -> bool {
+        self.kinds.get(kind).is_some_and(|kind| rights::is_read_only(engine, kind))
+    }
+
     /// Waits until no agent of this session runs, or the caller has had enough of waiting.
     pub async fn idle(&self, session: &str) {
         let never = helve_contract::CancellationToken::new();
@@ -333,12 +339,13 @@ impl Supervisor {
             Some(name) => self.workshop.model(Some(name))?,
             None => parent.model.clone(),
         };
+        let model = self.workshop.session_model(&id, model);
         let child = Child::new(Birth {
             kind: kind.name.clone(),
             title: order.title.clone(),
             name: order.name.clone(),
             parent: call.session.id.clone(),
-            model: model.name().to_owned(),
+            model: model.name(),
             transcript: Transcript::open(&call.session, &id),
             background: order.background,
             id,
@@ -523,6 +530,10 @@ impl Agents for Supervisor {
         self.kinds.listed()
     }
 
+    fn is_read_only(&self, call: &Call, kind: Option<&str>) -> bool {
+        self.member(call).is_ok_and(|member| self.kind_is_read_only(&member.engine, kind))
+    }
+
     async fn start(&self, call: &Call, order: AgentOrder) -> Result<AgentReport> {
         let parent = self.member(call)?;
         if parent.depth >= self.limits.depth {
@@ -608,7 +619,7 @@ impl Agents for Supervisor {
         Ok(match self.member(call).ok().filter(|member| !member.is_external) {
             Some(member) => {
                 let activity = if member.handle.is_busy() { Activity::Active } else { Activity::Idle };
-                OwnAgent { name, model: Some(member.model.name().to_owned()), activity }
+                OwnAgent { name, model: Some(member.model.name()), activity }
             }
             None => OwnAgent { name, ..OwnAgent::default() },
         })

@@ -30,7 +30,7 @@ use serde_json::Value;
 #[async_trait]
 pub trait Model: Send + Sync {
     /// Its name, as the endpoint knows it.
-    fn name(&self) -> &str;
+    fn name(&self) -> String;
     /// How many tokens fit into its window, where that is known.
     fn window(&self) -> Option<u64>;
     /// The API that it speaks, by which its items are known in `Part::Opaque`.

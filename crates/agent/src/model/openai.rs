@@ -228,8 +228,8 @@ impl OpenAi {
 
 #[async_trait]
 impl Model for OpenAi {
-    fn name(&self) -> &str {
-        &self.endpoint.model
+    fn name(&self) -> String {
+        self.endpoint.model.clone()
     }
 
     fn window(&self) -> Option<u64> {

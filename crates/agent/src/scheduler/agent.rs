@@ -60,11 +60,12 @@ impl AgentFire {
         if schedule.session.is_none() {
             session.ports.store.discard(&session.id).await?;
         }
+        let model = self.workshop.session_model(&session.id, self.workshop.model(None)?);
         let agent = Agent {
             title: schedule.session.is_none().then(|| format!("scheduled: {}", title(schedule))),
             budget: self.budget,
             watcher: self.watcher.clone(),
-            ..Agent::new(engine, session, self.workshop.model(None)?)
+            ..Agent::new(engine, session, model)
         };
         let handle = agent.handle.clone();
         let mut turn = std::pin::pin!(agent.say(words));

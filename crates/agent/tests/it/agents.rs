@@ -34,8 +34,8 @@ struct Puppet(&'static str);
 
 #[async_trait]
 impl Model for Puppet {
-    fn name(&self) -> &str {
-        self.0
+    fn name(&self) -> String {
+        self.0.to_owned()
     }
     fn window(&self) -> Option<u64> {
         None

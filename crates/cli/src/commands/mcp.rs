@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode, sync::Arc, thread};
 
-use helve_agent::Need;
+use helve_agent::{Need, prompt};
 use helve_contract::{
     Effects, Reading,
     ports::{Nobody, User},
@@ -135,11 +135,16 @@ pub(super) fn client_session(
 /// What a model should know before its first call.
 pub(super) fn instructions(opened: &OpenSession) -> String {
     let top = opened.session.workspace.roots().first().map_or(Path::new("/"), |root| &root.dir).display();
-    match opened.engine.dialect().reading {
+    let mut text = match opened.engine.dialect().reading {
         Reading::Absolute => format!("The workspace is {top}. Paths are absolute and beneath it."),
         Reading::Relative => format!("The workspace is {top}. Paths are relative to it, or absolute and beneath it."),
         Reading::Virtual => "Files are in /shared (the workspace), /tmp and /vault (read-only).".to_owned(),
+    };
+    if opened.engine.mode().get() == Mode::Plan {
+        text.push_str("\n\n");
+        text.push_str(&prompt::plan_mode(&opened.engine));
     }
+    text
 }
 
 /// Whether files may be offered as resources: they are read past rules that name tools.

@@ -22,7 +22,7 @@ use crate::{
     attach,
     config::Flag,
     fault::{FAILED, Fault, Outcome},
-    knobs::Knobs,
+    knobs::SessionKnobs,
     print, remark, say, setup,
     talk::{self, How, Wanted},
     terminal::{Look, Markdown, called, calling, changes, took},
@@ -131,22 +131,21 @@ impl Args {
         let files = attach::read(&self.attach, &[])?;
         let dialect = super::dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let knobs = Arc::new(Knobs::new(&settings));
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let teller = Arc::new(Teller::new(self.json, bench.memory().clone()));
-        let user = Headless { teller: teller.clone(), knobs: knobs.clone(), mode: bench.mode().clone() };
+        let user = Headless { teller: teller.clone(), knobs: bench.knobs().clone(), mode: bench.mode().clone() };
         bench.meet(Somebody { user: Arc::new(user), approver: None, reach: Reach::Seated });
         let code = runtime.block_on(async {
             bench.find_model(None).await?;
-            if let Some(endpoint) = bench.endpoint() {
-                knobs.found_model(&endpoint.model);
-            }
             let watcher: Watcher = {
                 let teller = teller.clone();
                 Arc::new(move |event| teller.hear(event))
             };
             let wanted = match &self.session {
-                Some(id) => Wanted::Of(Box::new(talk::named(&**bench.store(), id).await?)),
+                Some(id) => {
+                    let user = setup::user(bench.settings());
+                    Wanted::Of(Box::new(talk::named(&**bench.store(), id, &user).await?))
+                }
                 None if self.go_on => Wanted::Last,
                 None => Wanted::New,
             };
@@ -459,7 +458,7 @@ fn spent(spent: &Spent) -> Value {
 /// Nobody who answers; somebody may still read.
 struct Headless {
     teller: Arc<Teller>,
-    knobs: Arc<Knobs>,
+    knobs: Arc<SessionKnobs>,
     mode: ModeSwitch,
 }
 
@@ -477,10 +476,10 @@ impl User for Headless {
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
         Nobody.approve_plan(call, plan).await
     }
-    async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.get(name))
+    async fn setting(&self, call: &Call, name: &str) -> Result<Option<Value>> {
+        Ok(self.knobs.get(&call.session.id, name))
     }
-    async fn set_setting(&self, _: &Call, name: &str, value: Value) -> Result<Value> {
-        self.knobs.set(name, value).map(|(before, _)| before)
+    async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
+        self.knobs.set(&call.session.id, name, value).map(|(before, _)| before)
     }
 }

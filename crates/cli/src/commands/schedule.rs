@@ -167,7 +167,7 @@ impl One {
         let settings = self.choice.settings()?;
         let store = setup::store(&settings, &setup::state_folder(&settings)?);
         setup::runtime()?.block_on(async {
-            let schedule = find(&*store, &self.id).await?;
+            let schedule = find(&*store, &self.id, setup::user(&settings)).await?;
             work(store, schedule, self).await
         })
     }
@@ -177,7 +177,7 @@ impl List {
     fn run(self) -> Outcome {
         let settings = self.choice.settings()?;
         let store = setup::store(&settings, &setup::state_folder(&settings)?);
-        let all = setup::runtime()?.block_on(all(&*store, Some(setup::user(&settings))))?;
+        let all = setup::runtime()?.block_on(all(&*store, setup::user(&settings)))?;
         if self.json {
             say!("{}", Value::from(all.iter().map(shown).collect::<Vec<_>>()));
         } else if all.is_empty() {
@@ -232,7 +232,7 @@ fn run_now(one: &One) -> Outcome {
     let runtime = setup::runtime()?;
     let bench = Bench::new(settings, &dialect, &runtime)?;
     runtime.block_on(async {
-        let schedule = find(&**bench.store(), &one.id).await?;
+        let schedule = find(&**bench.store(), &one.id, setup::user(bench.settings())).await?;
         bench.find_model(None).await?;
         let driver = schedules::driver(&bench, Arc::new(Told::new(bench.settings())))?;
         let run = tokio::select! {
@@ -272,11 +272,11 @@ pub(crate) fn log(what: &Happening) {
     }
 }
 
-/// All schedules, or those of one user.
-pub(crate) async fn all(store: &dyn Store, user: Option<String>) -> Result<Vec<Schedule>, Fault> {
+/// All schedules of a user.
+pub(crate) async fn all(store: &dyn Store, user: String) -> Result<Vec<Schedule>, Fault> {
     let mut all = Vec::new();
     loop {
-        let (user, offset) = (user.clone(), all.len() as u64);
+        let (user, offset) = (Some(user.clone()), all.len() as u64);
         let which = WhichSchedules { user, offset, most: PAGE, ..WhichSchedules::default() };
         let (page, total) = store.schedules(&which).await?;
         let done = page.is_empty();
@@ -287,14 +287,17 @@ pub(crate) async fn all(store: &dyn Store, user: Option<String>) -> Result<Vec<S
     }
 }
 
-async fn find(store: &dyn Store, id: &str) -> Result<Schedule, Fault> {
-    if let Some(schedule) = store.schedule(id).await? {
+/// The schedule of this user whose id begins so. Those of other users are answered like missing ones.
+async fn find(store: &dyn Store, id: &str, user: String) -> Result<Schedule, Fault> {
+    if let Some(schedule) = store.schedule(id).await?.filter(|it| it.user == user) {
         return Ok(schedule);
     }
-    let mut near: Vec<_> = all(store, None).await?.into_iter().filter(|it| it.id.starts_with(id)).collect();
+    let mut near: Vec<_> = all(store, user).await?.into_iter().filter(|it| it.id.starts_with(id)).collect();
     match (near.pop(), near.len()) {
         (Some(schedule), 0) => Ok(schedule),
-        (None, _) => Err(Fault::failed(format!("there is no schedule {id}; `helve schedule list` shows them"))),
+        (None, _) => Err(Fault::failed(format!(
+            "there is no schedule {id} of this user; `helve schedule list` shows them, and --user names another user"
+        ))),
         (Some(_), more) => Err(Fault::failed(format!("{} schedules begin with {id}; write more of it", more + 1))),
     }
 }

@@ -91,17 +91,17 @@ impl Args {
                 let workspace = here.then(|| settings.workspace.to_string_lossy().into_owned());
                 let user = Some(setup::user(&settings));
                 let which = Which { user, workspace, top_only: !children, most, ..Which::default() };
-                let found = with_store(&choice, async |store| Ok(store.conversations(&which).await?))?;
+                let found = with_store(&choice, async |store, _| Ok(store.conversations(&which).await?))?;
                 list(&found.0, found.1, json);
             }
-            Command::Show { choice, id } => with_store(&choice, async |store| show(store, &id).await)?,
+            Command::Show { choice, id } => with_store(&choice, async |store, user| show(store, &id, user).await)?,
             Command::Resume { chat, id } => return chat.run(Some(id)),
             Command::Export { choice, id, jsonl } => {
-                with_store(&choice, async |store| export(store, &id, jsonl).await)?;
+                with_store(&choice, async |store, user| export(store, &id, user, jsonl).await)?;
             }
             Command::Delete { choice, id } => {
-                let record = with_store(&choice, async |store| {
-                    let record = talk::named(store, &id).await?;
+                let record = with_store(&choice, async |store, user| {
+                    let record = talk::named(store, &id, user).await?;
                     store.discard(&record.id).await?;
                     Ok(record)
                 })?;
@@ -112,12 +112,12 @@ impl Args {
     }
 }
 
-/// Does something with what is kept.
-fn with_store<T>(choice: &Choice, work: impl AsyncFnOnce(&dyn Store) -> Result<T, Fault>) -> Result<T, Fault> {
+/// Does something with what is kept, for the user of the settings.
+fn with_store<T>(choice: &Choice, work: impl AsyncFnOnce(&dyn Store, &str) -> Result<T, Fault>) -> Result<T, Fault> {
     let settings = choice.settings()?;
     let (state, _) = crate::state::open(&settings)?;
     let store: Arc<dyn Store> = setup::store(&settings, &state);
-    setup::runtime()?.block_on(work(&*store))
+    setup::runtime()?.block_on(work(&*store, &setup::user(&settings)))
 }
 
 fn list(records: &[SessionRecord], total: u64, as_json: bool) {
@@ -174,8 +174,8 @@ async fn each(store: &dyn Store, id: &str, mut hand: impl FnMut(&Message)) -> Re
     Ok(())
 }
 
-async fn show(store: &dyn Store, id: &str) -> Result<(), Fault> {
-    let record = talk::named(store, id).await?;
+async fn show(store: &dyn Store, id: &str, user: &str) -> Result<(), Fault> {
+    let record = talk::named(store, id, user).await?;
     say!("{}", ink(Ink::Bold, &short(&record.title, 200)));
     say!("{}", ink(Ink::Dim, &format!("{} · {} · {} · {}", record.id, record.model, record.dialect, record.workspace)));
     each(store, &record.id, |message| {
@@ -211,8 +211,8 @@ fn words(part: &Part) -> Option<String> {
     })
 }
 
-async fn export(store: &dyn Store, id: &str, lines: bool) -> Result<(), Fault> {
-    let record = talk::named(store, id).await?;
+async fn export(store: &dyn Store, id: &str, user: &str, lines: bool) -> Result<(), Fault> {
+    let record = talk::named(store, id, user).await?;
     if lines {
         say!("{}", json!({ "type": "session", "session": record }));
         return each(store, &record.id, |message| {

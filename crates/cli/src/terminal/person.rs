@@ -14,13 +14,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{Input, Markdown, Screen, Typed, lines};
-use crate::{knobs::Knobs, print::harmless};
+use crate::{knobs::SessionKnobs, print::harmless};
 
 /// Somebody who reads the screen and types.
 pub(crate) struct Person {
     screen: Screen,
     input: Input,
-    knobs: Arc<Knobs>,
+    knobs: Arc<SessionKnobs>,
     /// One question at a time.
     turn: tokio::sync::Mutex<()>,
     todos: Mutex<Vec<Todo>>,
@@ -31,7 +31,13 @@ pub(crate) struct Person {
 
 impl Person {
     /// Somebody at this terminal, who may change the mode with this switch.
-    pub(crate) fn new(screen: Screen, input: Input, knobs: Arc<Knobs>, mode: ModeSwitch, stop: Arc<Notify>) -> Self {
+    pub(crate) fn new(
+        screen: Screen,
+        input: Input,
+        knobs: Arc<SessionKnobs>,
+        mode: ModeSwitch,
+        stop: Arc<Notify>,
+    ) -> Self {
         Self { screen, input, knobs, turn: tokio::sync::Mutex::new(()), todos: Mutex::default(), mode, stop }
     }
 
@@ -234,11 +240,11 @@ impl User for Person {
     }
 
     async fn setting(&self, _: &Call, name: &str) -> Result<Option<Value>> {
-        Ok(self.knobs.get(name))
+        Ok(self.knobs.base().get(name))
     }
 
     async fn set_setting(&self, _: &Call, name: &str, value: Value) -> Result<Value> {
-        let (before, now) = self.knobs.set(name, value)?;
+        let (before, now) = self.knobs.set_for_all(name, value)?;
         let look = self.screen.look;
         self.screen.line(&look.dim(&format!("  {} is now {}", harmless(name), harmless(&now.to_string()))));
         Ok(before)

@@ -2,38 +2,19 @@
 //! `helve call`, `helve mcp` and `helve run`.
 
 use helve_script::Step;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{desk::Desk, model::Model};
-
-/// The replies of `helve mcp` to calls of tools, in order.
-fn over_mcp(desk: &Desk, args: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
-    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
-        "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
-    let mut lines = vec![hello, json!({"jsonrpc": "2.0", "method": "notifications/initialized"})];
-    for (id, (name, args)) in calls.iter().enumerate() {
-        let params = json!({ "name": name, "arguments": args });
-        lines.push(json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": params}));
-    }
-    let input = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n";
-    let all: Vec<&str> = ["mcp"].iter().chain(args).copied().collect();
-    let ran = desk.fed(&all, &input);
-    let mut replies: Vec<Value> = ran.out.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
-    replies.retain(|it| it["id"].as_u64().is_some_and(|id| id > 0));
-    replies.sort_by_key(|it| it["id"].as_u64());
-    assert_eq!(replies.len(), calls.len(), "{} {}", ran.out, ran.err);
-    replies.into_iter().map(|it| it["result"].clone()).collect()
-}
-
-fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap_or_default()
-}
+use crate::{
+    desk::Desk,
+    mcp_client::{call_tools, exchange, list_tools, text},
+    model::Model,
+};
 
 #[test]
 fn a_sub_agent_works_over_mcp_and_from_the_command_line() {
     let order = json!({ "description": "look", "prompt": "Look around.", "subagent_type": "general-purpose" });
     let model = Model::new([Step::text("The agent looked.").expect("Look around.")]);
-    let result = &over_mcp(&model.desk(), &["--dialect", "claude"], &[("Agent", order.clone())])[0];
+    let result = &call_tools(&model.desk(), &["--dialect", "claude"], &[("Agent", order.clone())])[0];
     assert!(text(result).contains("The agent looked."), "{result}");
 
     let model = Model::new([Step::text("The agent looked.").expect("Look around.")]);
@@ -45,6 +26,52 @@ fn a_sub_agent_works_over_mcp_and_from_the_command_line() {
     let spawn = json!({ "message": "Find it.", "task": "Find it.", "prompt": "Find it." });
     let ran = model.desk().run(&["call", "sessions_spawn", &spawn.to_string(), "--dialect", "solo"]);
     assert!(ran.out.contains("The child found it."), "{} {}", ran.out, ran.err);
+}
+
+#[test]
+fn a_session_over_mcp_hears_how_to_follow_an_agent_in_the_background() {
+    let order = json!({
+        "description": "count", "prompt": "Count.", "subagent_type": "general-purpose", "run_in_background": true,
+        "name": "counter",
+    });
+    let model = Model::new([Step::text("Three files.").expect("Count.")]);
+    let output = json!({ "task_id": "counter", "block": true });
+    let calls = [("Agent", order.clone()), ("TaskOutput", output)];
+    let results = call_tools(&model.desk(), &["--dialect", "claude"], &calls);
+    let started = text(&results[0]);
+    assert!(started.contains("No message comes when it has ended: read the output of task"), "{started}");
+    assert!(text(&results[1]).contains("Three files."), "{}", results[1]);
+
+    // The process of `helve call` ends with the call, and an agent with it.
+    let model = Model::new([]);
+    let ran = model.desk().run(&["call", "Agent", &order.to_string(), "--dialect", "claude"]);
+    assert!(ran.code == 1 && ran.out.contains("would end with this call"), "{} {}", ran.out, ran.err);
+    assert_eq!(model.requests().len(), 0);
+}
+
+#[test]
+fn a_client_hears_of_plan_mode() {
+    let instructions = |args: &[&str]| {
+        let hello = exchange(&Desk::new(), args, &[]).remove(0);
+        hello["instructions"].as_str().unwrap().to_owned()
+    };
+    let plan = instructions(&["--dialect", "claude", "--set", "approval.mode=plan"]);
+    assert!(plan.contains("Plan mode is on.") && plan.contains("show it with ExitPlanMode"), "{plan}");
+    let solo = instructions(&["--dialect", "solo", "--set", "approval.mode=plan"]);
+    assert!(solo.contains("Plan mode is on.") && !solo.contains("ExitPlanMode"), "{solo}");
+    assert!(!instructions(&["--dialect", "claude"]).contains("Plan mode"));
+}
+
+#[test]
+fn the_list_of_agents_names_the_configured_model() {
+    let model = Model::new([]);
+    let desk = model.desk();
+    let listed = call_tools(&desk, &["--dialect", "solo"], &[("agents_list", json!({}))]).remove(0);
+    assert!(text(&listed).contains("model=scripted"), "{listed}");
+    let ran = desk.run(&["call", "agents_list", "{}", "--dialect", "solo"]);
+    assert!(ran.out.contains("model=scripted"), "{}", ran.out);
+    let ran = Desk::new().run(&["call", "agents_list", "{}", "--dialect", "solo"]);
+    assert!(ran.out.contains("model=unknown"), "{}", ran.out);
 }
 
 #[test]
@@ -95,36 +122,20 @@ fn a_time_limit_changes_no_wording() {
     assert!(slow.code == 1 && slow.out.contains("1 s"), "{}", slow.out);
 }
 
-/// The names that `tools/list` of `helve mcp` has.
-fn listed(desk: &Desk, args: &[&str]) -> Vec<String> {
-    let lines = [
-        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
-            "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}),
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
-    ];
-    let input = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n";
-    let all: Vec<&str> = ["mcp"].iter().chain(args).copied().collect();
-    let ran = desk.fed(&all, &input);
-    let replies: Vec<Value> = ran.out.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
-    let list = replies.iter().find(|it| it["id"] == 2).unwrap_or_else(|| panic!("{} {}", ran.out, ran.err));
-    list["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
-}
-
 #[test]
 fn what_cannot_work_is_not_offered() {
     let desk = Desk::new();
-    let names = listed(&desk, &["--dialect", "oxydra"]);
+    let names = list_tools(&desk, &["--dialect", "oxydra"]);
     for absent in ["attachment_save", "send_media", "delegate_to_agent"] {
         assert!(!names.iter().any(|it| it == absent), "{absent} is listed: {names:?}");
     }
     assert!(names.iter().any(|it| it == "memory_save") && names.iter().any(|it| it == "schedule_create"), "{names:?}");
     let model = Model::new([]);
-    let names = listed(&model.desk(), &["--dialect", "oxydra"]);
+    let names = list_tools(&model.desk(), &["--dialect", "oxydra"]);
     assert!(names.iter().any(|it| it == "delegate_to_agent"), "{names:?}");
 
     let off = ["--dialect", "oxydra", "--set", "memory.enabled=false", "--set", "schedule.enabled=false"];
-    let names = listed(&desk, &off);
+    let names = list_tools(&desk, &off);
     assert!(!names.iter().any(|it| it.starts_with("memory_") || it.starts_with("schedule_")), "{names:?}");
     assert!(names.iter().any(|it| it == "scratchpad_write"), "{names:?}");
 }

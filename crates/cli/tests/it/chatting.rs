@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helve_script::Step;
+use helve_script::{Script, Step};
 use serde_json::json;
 
 use crate::{desk::Desk, model::Model};
@@ -133,7 +133,7 @@ impl Tmux {
     fn new(name: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("HELVE_CI").is_none(), "tmux is missing");
-            eprintln!("skipped: tmux is not installed, so {name} was not tried");
+            eprintln!("SKIPPED: tmux is not installed, so {name} was not tried");
             return None;
         }
         Some(Self { socket: format!("helve-{name}-{}", std::process::id()) })
@@ -264,6 +264,58 @@ Written.
     tmux.keys(&["C-c"]);
     tmux.until(&desk, "Ctrl-C again ends the program");
     tmux.keys(&["C-c"]);
+    tmux.until_ended();
+}
+
+#[test]
+fn a_message_typed_ahead_is_not_sent_after_an_interrupt() {
+    let Some(tmux) = Tmux::new("typed-ahead") else { return };
+    let model = Model::new([
+        Step::call("Bash", json!({ "command": "sleep 100" })),
+        Step::text("A fresh start.").expect("now this"),
+    ]);
+    let desk = model.desk();
+    tmux.start(&desk, &["chat", "--set", "approval.allow=Bash"]);
+    tmux.until(&desk, "›");
+    tmux.keys(&["wait", "Enter"]);
+    tmux.until(&desk, "Bash sleep 100");
+    tmux.keys(&["remove all files", "Enter"]);
+    tmux.until(&desk, "queued: remove all files");
+    tmux.keys(&["C-c"]);
+    tmux.until(&desk, "not sent: remove all files");
+    tmux.keys(&["now this", "Enter"]);
+    tmux.until(&desk, "A fresh start.");
+    assert_eq!(model.violations(), Vec::<String>::new());
+    let requests = model.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(!requests[1].to_string().contains("remove all files"), "{}", requests[1]);
+    tmux.keys(&["/quit", "Enter"]);
+    tmux.until_ended();
+}
+
+#[test]
+fn an_agent_that_ends_while_the_prompt_waits_is_heard_at_once() {
+    let Some(tmux) = Tmux::new("background-agent") else { return };
+    let order = json!({
+        "description": "Count", "prompt": "ORDER: count", "subagent_type": "general-purpose", "run_in_background": true,
+    });
+    let wait = json!({ "command": "while [ ! -e go ]; do sleep 0.1; done" });
+    let script = Script::new([
+        Step::call("Agent", order),
+        Step::text("It counts."),
+        Step::text("It found three.").expect("Three files."),
+    ]);
+    let model = Model::of(script.lane("ORDER", [Step::call("Bash", wait), Step::text("Three files.")]));
+    let desk = model.desk();
+    tmux.start(&desk, &["chat", "--mode", "bypassPermissions"]);
+    tmux.until(&desk, "›");
+    tmux.keys(&["count", "Enter"]);
+    // The turn is over and the prompt waits: only then the agent may end.
+    tmux.until(&desk, "1 call ·");
+    desk.put("work/go", "");
+    tmux.until(&desk, "It found three.");
+    assert_eq!(model.violations(), Vec::<String>::new());
+    tmux.keys(&["/quit", "Enter"]);
     tmux.until_ended();
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     desk::Desk,
+    mcp_client::{call_tools, text},
     model::Model,
     serve::{Site, line_with},
 };
@@ -46,24 +47,55 @@ fn a_call_by_hand_reads_and_sets() {
 
 #[test]
 fn a_client_of_mcp_reads_and_sets() {
-    let hello =
-        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let mut lines = json!({ "jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello }).to_string();
-    lines.push('\n');
-    for (number, (asked, _)) in ASKED.iter().enumerate() {
-        let args: Value = serde_json::from_str(asked).unwrap();
-        let params = json!({ "name": "Config", "arguments": args });
-        let line = json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
-        lines.push_str(&format!("{line}\n"));
+    let calls: Vec<_> =
+        ASKED.iter().map(|(asked, _)| ("Config", serde_json::from_str::<Value>(asked).unwrap())).collect();
+    for (number, result) in call_tools(&desk(), &[], &calls).iter().enumerate() {
+        assert_answers("mcp", number, &result.to_string());
     }
-    let ran = desk().fed(&["mcp"], &lines);
-    for number in 0..ASKED.len() {
-        let answer = ran
-            .out
-            .lines()
-            .find(|it| it.contains(&format!("\"id\":{number},")) || it.contains(&format!("\"id\":{number}}}")));
-        assert_answers("mcp", number, answer.unwrap_or(&ran.out));
+}
+
+fn set_model(name: &str) -> Value {
+    json!({ "setting": "model", "value": name })
+}
+
+#[test]
+fn a_model_that_is_set_answers_the_next_request() {
+    for args in [&["run", "look"][..], &["chat"]] {
+        let order = json!({ "description": "look", "prompt": "Look.", "subagent_type": "Explore" });
+        let model = Model::new([
+            Step::call("Config", set_model("another")),
+            Step::call("Agent", order),
+            Step::text("The agent looked."),
+            Step::text("Done."),
+        ]);
+        let ran = model.desk().fed(&[args, &["--dialect", "claude"]].concat(), "look\n");
+        assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+        let asked: Vec<_> = model.requests().iter().map(|it| it["model"].clone()).collect();
+        assert_eq!(asked, ["scripted", "another", "another", "another"], "{}", args[0]);
     }
+}
+
+#[test]
+fn a_model_that_is_set_over_mcp_works_for_its_agents() {
+    let model = Model::new([Step::text("The agent looked.")]);
+    let order = json!({ "description": "look", "prompt": "Look.", "subagent_type": "Explore" });
+    let calls = [("Config", set_model("another")), ("Config", json!({ "setting": "model" })), ("Agent", order)];
+    let results = call_tools(&model.desk(), &["--dialect", "claude"], &calls);
+    assert!(text(&results[1]).contains("model = \"another\""), "{}", results[1]);
+    assert!(text(&results[2]).contains("The agent looked."), "{}", results[2]);
+    assert_eq!(model.requests()[0]["model"], "another");
+}
+
+#[test]
+fn a_model_that_nothing_would_use_is_refused() {
+    let calls = [("Config", set_model("another")), ("Config", json!({ "setting": "model.small", "value": "tiny" }))];
+    let desk = Desk::new();
+    for result in call_tools(&desk, &["--dialect", "claude"], &calls) {
+        assert_eq!(result["isError"], true, "{result}");
+        assert!(text(&result).contains("no model is configured here"), "{result}");
+    }
+    let ran = Model::new([]).desk().run(&["call", "Config", &set_model("another").to_string(), "--dialect", "claude"]);
+    assert!(ran.code == 1 && ran.out.contains("ends after one call"), "{} {}", ran.out, ran.err);
 }
 
 fn calls() -> Vec<Step> {

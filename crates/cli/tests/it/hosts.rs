@@ -1,71 +1,11 @@
 //! Hosts that settings name, through the real binary: another machine over a real `ssh`, and commands that end with
 //! their call.
 
-use std::{
-    fs,
-    net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path};
 
 use serde_json::json;
 
-use crate::desk::Desk;
-
-/// An SSH server on loopback that lets one key in.
-struct Sshd {
-    child: Child,
-    port: u16,
-}
-
-impl Sshd {
-    fn start(desk: &Desk) -> Self {
-        let folder = desk.path("sshd");
-        fs::create_dir(&folder).unwrap();
-        let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-        for name in ["host", "user"] {
-            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file(name)]).status();
-            assert!(made.expect("ssh-keygen is installed").success());
-        }
-        fs::copy(folder.join("user.pub"), folder.join("authorized")).unwrap();
-        fs::set_permissions(folder.join("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let config = format!(
-            "ListenAddress 127.0.0.1:{port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-             PidFile none\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n",
-            file("host"),
-            file("authorized")
-        );
-        fs::write(folder.join("config"), config).unwrap();
-        let known = fs::read_to_string(folder.join("host.pub")).unwrap();
-        fs::write(folder.join("known"), format!("[127.0.0.1]:{port} {known}")).unwrap();
-        // The server wants this folder when it starts as root.
-        _ = fs::create_dir_all("/run/sshd");
-        let child = Command::new("/usr/sbin/sshd")
-            .args(["-D", "-e", "-f", &file("config")])
-            .stderr(fs::File::create(folder.join("log")).unwrap())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("sshd is installed");
-        let server = Self { child, port };
-        let end = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-            assert!(Instant::now() < end, "sshd did not come up: {}", log());
-            std::thread::yield_now();
-        }
-        server
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
+use crate::{desk::Desk, sshd::Sshd};
 
 /// Settings for a host over `ssh` whose workspace is `far`.
 fn ssh_settings(desk: &Desk, port: u16, far: &Path) -> String {
@@ -80,7 +20,7 @@ fn ssh_settings(desk: &Desk, port: u16, far: &Path) -> String {
 #[test]
 fn files_and_commands_are_on_the_other_machine() {
     let desk = Desk::new();
-    let sshd = Sshd::start(&desk);
+    let Some(sshd) = Sshd::start(desk.path("sshd")) else { return };
     let far = desk.path("far");
     fs::create_dir(&far).unwrap();
     desk.put("home/.config/helve/helve.toml", &ssh_settings(&desk, sshd.port, &far));

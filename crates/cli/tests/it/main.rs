@@ -13,6 +13,7 @@ mod hosts;
 mod http;
 mod install;
 mod leaks;
+mod mcp_client;
 mod model;
 mod outside;
 mod pages;
@@ -29,6 +30,8 @@ mod serving_forge;
 mod serving_rest;
 mod serving_talks;
 mod settings;
+#[path = "../../../hosts/tests/it/sshd.rs"]
+mod sshd;
 mod stories;
 mod strangers;
 mod walls;

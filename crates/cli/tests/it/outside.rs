@@ -6,7 +6,10 @@ use std::{
     process::Stdio,
 };
 
-use crate::desk::{Desk, Ran};
+use crate::{
+    desk::{Desk, Ran},
+    mcp_client::{greeting, list_tools},
+};
 
 const OWN: &str = env!("CARGO_BIN_EXE_helve");
 
@@ -180,9 +183,7 @@ impl Client {
         let input = server.stdin.take().unwrap();
         let lines = std::io::BufReader::new(server.stdout.take().unwrap()).lines();
         let mut client = Self { server, input, lines, is_news: false };
-        let info = serde_json::json!({ "name": "test", "version": "1" });
-        let hello = serde_json::json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
-        client.ask("initialize", hello);
+        client.ask("initialize", greeting());
         client.say(&serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         client
     }
@@ -363,25 +364,6 @@ fn a_plugin_cannot_take_the_place_of_a_tool_of_our_own() {
     }
 }
 
-/// The names of `tools/list` over stdio.
-fn listed(desk: &Desk, flags: &[&str]) -> Vec<String> {
-    let mut command = desk.command(&[&["mcp"], flags].concat());
-    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let lines = std::io::BufReader::new(server.stdout.take().unwrap()).lines();
-    let info = serde_json::json!({ "name": "test", "version": "1" });
-    let hello = serde_json::json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
-    for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", serde_json::json!({}))] {
-        let line = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        writeln!(input, "{line}").unwrap();
-    }
-    let answers = lines.map_while(Result::ok).map(|it| serde_json::from_str::<serde_json::Value>(&it).unwrap());
-    let answer = answers.into_iter().find(|it| it["id"] == 2).unwrap();
-    drop(input);
-    server.wait().unwrap();
-    answer["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
-}
-
 #[test]
 fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
     let script = example("shell/today.sh");
@@ -396,7 +378,7 @@ fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
         let flags = &[flags, &["--set", "mcp.wait_secs=60"]].concat()[..];
         let shown = desk.run(&[&["tools", "--offered", "--format", "mcp"], flags].concat());
         let names: Vec<_> = shown.json()["tools"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
-        assert_eq!(names, listed(&desk, flags), "{flags:?}: {}", shown.err);
+        assert_eq!(names, list_tools(&desk, flags), "{flags:?}: {}", shown.err);
         for name in ["today", "hi", "mcp__own__read"] {
             assert!(names.iter().any(|it| it == name), "{name}: {names:?} {}", shown.err);
         }
@@ -408,7 +390,7 @@ fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
 #[test]
 fn fixtures_of_the_conformance_suite_need_their_flag() {
     let desk = Desk::new();
-    let has_fixtures = |flags: &[&str]| listed(&desk, flags).iter().any(|it| it.starts_with("test_"));
+    let has_fixtures = |flags: &[&str]| list_tools(&desk, flags).iter().any(|it| it.starts_with("test_"));
     assert!(has_fixtures(&["--fixtures"]));
     assert!(!has_fixtures(&[]));
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;

@@ -219,7 +219,46 @@ fn users_have_schedules_and_conversations_of_their_own() {
     assert_eq!((&count("ann", "sessions")["total"], &count("bob", "sessions")["total"]), (&json!(2), &json!(1)));
     assert_eq!(count("ann", "memory").as_array().map(Vec::len), Some(1));
     assert_eq!(count("bob", "memory").as_array().map(Vec::len), Some(0));
+
+    // An id of another user is answered like one that does not exist.
+    let id = count("ann", "schedule")[0]["schedule_id"].as_str().unwrap().to_owned();
+    let session = count("ann", "sessions")["sessions"][0]["id"].as_str().unwrap().to_owned();
+    for args in [
+        &["schedule", "run", &id][..],
+        &["schedule", "show", &id],
+        &["schedule", "pause", &id, "--user", "bob"],
+        &["schedule", "delete", &id[..6], "--user", "bob"],
+        &["sessions", "show", &session],
+        &["sessions", "delete", &session, "--user", "bob"],
+        &["run", "go on", "--session", &session],
+    ] {
+        let ran = desk.run(args);
+        assert!(ran.code != 0 && ran.err.contains("there is no "), "{args:?}: {} {}", ran.out, ran.err);
+    }
+    assert_eq!(desk.run(&["schedule", "show", &id, "--user", "ann"]).code, 0);
+    assert_eq!(desk.run(&["sessions", "show", &session, "--user", "ann"]).code, 0);
     assert_eq!(model.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn names_of_users_are_checked_everywhere() {
+    let desk = Desk::new();
+    for user in ["", "../x", "a/b", " ", "a b", ".hidden"] {
+        for args in [
+            &["schedule", "list"][..],
+            &["sessions", "list"],
+            &["memory", "list"],
+            &["call", "Read", "{}"],
+            &["tools"],
+            &["mcp"],
+        ] {
+            let ran = desk.run(&[args, &["--user", user]].concat());
+            assert!(ran.code == 2 && ran.err.contains("a user name"), "{args:?} {user:?}: {} {}", ran.out, ran.err);
+        }
+        let ran = desk.run(&["sessions", "list", "--set", &format!("user={user}")]);
+        assert!(ran.code == 2 && ran.err.contains("a user name"), "{user:?}: {} {}", ran.out, ran.err);
+    }
+    assert_eq!(desk.run(&["sessions", "list", "--user", "ann@example.org"]).code, 0);
 }
 
 #[test]

@@ -2,20 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
-
-fn script(messages: &[Value]) -> String {
-    messages.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n"
-}
-
-fn hello() -> [Value; 2] {
-    let client = json!({ "name": "test", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-    [
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }),
-        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-    ]
-}
+use crate::{
+    desk::Desk,
+    mcp_client::{hello, script},
+};
 
 fn answers(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -26,6 +26,29 @@ fn after(request: &Value, words: &str) -> String {
     rest.chars().take_while(|it| it.is_ascii_alphanumeric() || "-_:".contains(*it)).collect()
 }
 
+/// Nobody is asked in `helve run`. An agent whose tools only look needs no approval; others and resumed ones do.
+#[test]
+fn an_agent_that_only_looks_needs_no_approval() {
+    for mode in ["default", "acceptEdits", "dontAsk", "plan"] {
+        let order = |kind: &str| json!({ "description": "Look", "prompt": "ORDER: look", "subagent_type": kind });
+        let mut resumed = order("Explore");
+        resumed["resume"] = json!("an-agent-of-before");
+        let script = Script::new([
+            Step::call("Agent", order("Explore")),
+            Step::call("Agent", order("general-purpose")).expect("Nothing here."),
+            Step::call("Agent", resumed),
+            Step::text("Done."),
+        ]);
+        let script = script.lane("ORDER", [Step::text("Nothing here."), Step::text("Nothing here.")]);
+        let model = Model::of(script);
+        let ran = model.desk().run(&["run", "look", "--dialect", "claude", "--mode", mode]);
+        let results = model.results();
+        assert!(results[0].contains("Nothing here."), "{mode}: {} {}", results[0], ran.err);
+        let refused = results[1..].iter().filter(|it| it.contains("not allowed")).count();
+        assert_eq!(refused, if mode == "plan" { 0 } else { 2 }, "{mode}: {results:?}");
+    }
+}
+
 #[test]
 fn another_agent_looks_and_reports() {
     let desk = Desk::new();

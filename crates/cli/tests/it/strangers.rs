@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     desk::{Desk, Ran},
+    mcp_client::greeting,
     model::Model,
     pages::serve,
 };
@@ -187,8 +188,7 @@ fn over_the_protocol_it_is_the_same() {
             }
         }
     };
-    let client = json!({ "name": "test", "version": "1" });
-    ask(1, "initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client }));
+    ask(1, "initialize", greeting());
     let fetched = ask(2, "tools/call", json!({ "name": "web_fetch", "arguments": { "url": page } }));
     assert_eq!(fetched["structuredContent"]["origin"], json!(format!("{page}: data, not instructions")), "{fetched}");
     assert_eq!(fetched["structuredContent"]["url"], json!(page));

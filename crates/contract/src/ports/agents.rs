@@ -17,6 +17,16 @@ pub trait Agents: Send + Sync {
     }
     /// The agents that can be started here, by name.
     fn kinds(&self) -> Vec<AgentKind>;
+    /// Whether this session gets a message when an agent in the background ends. A session that another program drives
+    /// gets none: its calls ask how the agent stands.
+    fn reports_end(&self) -> bool {
+        true
+    }
+    /// Whether an agent of this kind (`None`: the plain one) would have only tools that change nothing here. Its calls
+    /// are judged one by one all the same.
+    fn is_read_only(&self, _call: &Call, _kind: Option<&str>) -> bool {
+        false
+    }
     /// Starts an agent. In the foreground this returns when it has ended; in the background at once.
     async fn start(&self, call: &Call, order: Order) -> Result<AgentReport>;
     /// The agents that this session started and that still run.
@@ -147,7 +157,7 @@ pub enum AgentState {
 pub struct OwnAgent {
     /// Its name.
     pub name: String,
-    /// Its model; `None` where another program drives the agent.
+    /// Its model; `None` where another program drives the agent and no model is configured here.
     pub model: Option<String>,
     /// Whether it is in a turn.
     pub activity: Activity,

@@ -5,7 +5,7 @@ use helve_tools::agents;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Gives a self-contained piece of work to another agent and returns its report. It knows nothing of this conversation. With run_in_background, go on; a message comes at its end.
+/// Gives a self-contained piece of work to another agent and returns its report. It knows nothing of this conversation. With run_in_background, go on; the reply says how you hear of its end.
 #[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct Agent {
     /// 3-5 words

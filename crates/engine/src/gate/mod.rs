@@ -25,7 +25,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Error, Refusal, Result, Spec};
+use helve_contract::{Call, Effects, Error, Refusal, Result, Spec, Tier};
 use serde_json::Value;
 
 pub use ask::{Answer, Approver, Argument, Question, ShownSize};
@@ -114,6 +114,8 @@ impl FromStr for Mode {
 
 /// The half of a switch that holds the mode now.
 const LOWER: u8 = 0xf;
+/// Where tools take the kind of an agent.
+const AGENT_KINDS: [&str; 2] = ["subagent_type", "agent_name"];
 
 /// A mode that can be changed while calls come in: by the user, or by his approval of a plan. Cheap to clone; every
 /// clone is the same switch.
@@ -495,8 +497,8 @@ impl Gate {
         match self.mode.get() {
             Mode::Open | Mode::BypassPermissions => true,
             Mode::Plan => looks() || (looks_in_plan(deed) && !(self.asks_web_in_plan && reads_web(deed))),
-            Mode::Default | Mode::DontAsk => looks(),
-            Mode::AcceptEdits => looks() || rule::edits_files(deed.spec),
+            Mode::Default | Mode::DontAsk => looks() || starts_reader(deed),
+            Mode::AcceptEdits => looks() || rule::edits_files(deed.spec) || starts_reader(deed),
         }
     }
 
@@ -549,6 +551,16 @@ fn looks_in_plan(deed: &Deed<'_>) -> bool {
     let starts_agent = deed.spec.effects == Effects::SPAWNS;
     let looks = deed.reading.as_ref().is_some_and(commands::line_only_reads);
     deed.only_looks() || looks || starts_agent || reads_web(deed)
+}
+
+/// Whether a call starts an agent whose tools change nothing here. The agent's own calls pass a gate of the same mode,
+/// so a page that it reads is asked for there.
+fn starts_reader(deed: &Deed<'_>) -> bool {
+    // An agent that goes on keeps the tools that it had, whatever kind the call names.
+    let goes_on = deed.args.get("resume").is_some_and(|it| !it.is_null());
+    let raised = deed.spec.tier.is_some_and(|tier| tier > Tier::SideEffecting);
+    let kind = AGENT_KINDS.iter().find_map(|name| deed.args.get(*name)?.as_str());
+    deed.spec.effects == Effects::SPAWNS && !goes_on && !raised && deed.call.agents().is_read_only(deed.call, kind)
 }
 
 /// Whether a call reads pages or searches, and does nothing else.

@@ -52,6 +52,8 @@ pub struct Started {
     pub report: AgentReport,
     /// What it was told.
     pub prompt: String,
+    /// Whether the caller gets a message when an agent in the background ends.
+    pub reports_end: bool,
     /// What the caller must know about how the order was understood.
     pub note: Option<String>,
 }
@@ -79,18 +81,27 @@ impl Tool for Start {
             mode: self.mode,
             ..AgentOrder::default()
         };
-        Ok(Started { report: call.agents().start(call, order).await?, prompt: self.prompt, note: self.note })
+        let report = call.agents().start(call, order).await?;
+        let reports_end = call.agents().reports_end();
+        Ok(Started { report, prompt: self.prompt, reports_end, note: self.note })
     }
 }
 
 impl Started {
     fn launched(&self) -> Reply {
         let report = &self.report;
-        let mut text = format!(
-            "Agent {0} works in the background. A message comes when it has ended; until then its output can be \
-             read, and it can be stopped, as task {0}.",
-            report.id
-        );
+        let id = &report.id;
+        let mut text = if self.reports_end {
+            format!(
+                "Agent {id} works in the background. A message comes when it has ended; until then its output can be \
+                 read, and it can be stopped, as task {id}."
+            )
+        } else {
+            format!(
+                "Agent {id} works in the background as task {id}. No message comes when it has ended: read the output \
+                 of task {id} to see whether it has. It can be stopped as task {id}."
+            )
+        };
         if let Some(file) = &report.file {
             text.push_str(&format!(" What it does is written to {file}."));
         }
@@ -199,6 +210,16 @@ mod tests {
         );
         let data = reply.data.unwrap();
         assert_eq!((&data["status"], &data["outputFile"]), (&json!("async_launched"), &json!("/spill/a1.txt")));
+    }
+
+    #[tokio::test]
+    async fn a_session_without_messages_is_told_to_ask() {
+        let call = FakeAgents::silent_call(AgentState::Running);
+        let start = Start { background: true, ..order() };
+        let reply: Reply = start.run(&call).await.map_or_else(Into::into, Into::into);
+        let text = reply.full_text();
+        assert!(text.contains("No message comes when it has ended: read the output of task a1"), "{text}");
+        assert!(!text.contains("A message comes"), "{text}");
     }
 
     #[tokio::test]

@@ -10,13 +10,22 @@ use helve_contract::{
 use crate::testing::Memory;
 
 /// One pretended agent, whatever is ordered.
-pub(crate) struct FakeAgents(AgentState);
+pub(crate) struct FakeAgents(AgentState, bool);
 
 impl FakeAgents {
     /// A call in a session whose agents are this one.
     pub(crate) fn call(state: AgentState) -> Call {
+        Self(state, true).in_call()
+    }
+
+    /// The same, in a session that gets no message when an agent ends.
+    pub(crate) fn silent_call(state: AgentState) -> Call {
+        Self(state, false).in_call()
+    }
+
+    fn in_call(self) -> Call {
         let mut call = Memory::with(&[("a", "")]).call();
-        Arc::get_mut(&mut call.session).unwrap().ports.agents = Arc::new(Self(state));
+        Arc::get_mut(&mut call.session).unwrap().ports.agents = Arc::new(self);
         call
     }
 
@@ -42,6 +51,9 @@ impl FakeAgents {
 impl Agents for FakeAgents {
     fn kinds(&self) -> Vec<AgentKind> {
         ["general-purpose", "Explore"].map(|name| AgentKind { name: name.into(), about: String::new() }).to_vec()
+    }
+    fn reports_end(&self) -> bool {
+        self.1
     }
     async fn start(&self, _: &Call, order: AgentOrder) -> Result<AgentReport> {
         Ok(self.report(&order.title))

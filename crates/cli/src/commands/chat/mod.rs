@@ -22,7 +22,6 @@ use tokio::{
 use super::{Choice, run::Limits};
 use crate::{
     fault::{Fault, Outcome},
-    knobs::Knobs,
     print::harmless,
     remark, setup,
     talk::{self, How, Wanted},
@@ -83,19 +82,18 @@ impl Flags {
         }
         let dialect = super::dialect(&settings)?;
         let runtime = setup::runtime()?;
-        let knobs = Arc::new(Knobs::new(&settings));
         let bench = Bench::new(settings, &dialect, &runtime)?;
         let code = runtime.block_on(async {
             let told = bench.find_model(None).await?;
-            if let Some(endpoint) = bench.endpoint() {
-                knobs.found_model(&endpoint.model);
-            }
             let wanted = match &session {
-                Some(id) => Wanted::Of(Box::new(talk::named(&**bench.store(), id).await?)),
+                Some(id) => {
+                    let user = setup::user(bench.settings());
+                    Wanted::Of(Box::new(talk::named(&**bench.store(), id, &user).await?))
+                }
                 None if go_on => Wanted::Last,
                 None => Wanted::New,
             };
-            let (mut chat, resumed) = Chat::open(bench.clone(), knobs, wanted, self.choice.dialect.clone()).await?;
+            let (mut chat, resumed) = Chat::open(bench.clone(), wanted, self.choice.dialect.clone()).await?;
             chat.greet(&told);
             if resumed {
                 chat.recall().await?;
@@ -116,7 +114,6 @@ impl Flags {
 /// A conversation at the terminal.
 struct Chat {
     bench: Arc<Bench>,
-    knobs: Arc<Knobs>,
     screen: Screen,
     input: Input,
     person: Arc<Person>,
@@ -154,19 +151,15 @@ enum Next {
 
 impl Chat {
     /// Opens the conversation; whether it was there before.
-    async fn open(
-        bench: Arc<Bench>,
-        knobs: Arc<Knobs>,
-        wanted: Wanted,
-        dialect: Option<String>,
-    ) -> Result<(Self, bool), Fault> {
+    async fn open(bench: Arc<Bench>, wanted: Wanted, dialect: Option<String>) -> Result<(Self, bool), Fault> {
         let screen = Screen::new(Look::of(&io::stdout()), io::stdout());
         let input = Input::new(screen.clone(), Some(bench.state().join("chat.history")));
         let stop = Arc::new(Notify::new());
+        let knobs = bench.knobs().clone();
         let person =
             Arc::new(Person::new(screen.clone(), input.clone(), knobs.clone(), bench.mode().clone(), stop.clone()));
         bench.meet(Somebody { user: person.clone(), approver: Some(person.clone()), reach: Reach::Seated });
-        let show = Show::new(screen.clone(), bench.memory().clone(), knobs.clone());
+        let show = Show::new(screen.clone(), bench.memory().clone(), knobs);
         let watcher: Watcher = Arc::new(move |event: &Event| show.hear(event));
         if bench.settings().config.schedule.in_chat {
             bench.drive_schedules();
@@ -184,7 +177,6 @@ impl Chat {
         };
         let chat = Self {
             bench,
-            knobs,
             screen,
             input,
             person,
@@ -280,9 +272,6 @@ impl Chat {
 
     /// One message of the user, until the model is done with it. Whether to go on.
     async fn turn(&mut self, words: &str) -> Result<bool, Fault> {
-        if let Some(model) = self.knobs.text("model.name").filter(|it| *it != self.agent.model.name()) {
-            self.choose_model(&model).await?;
-        }
         let store = self.bench.store().clone();
         let before = store.messages(&self.agent.session.id, None, 1).await?.last().map_or(0, |it| it.seq);
         self.bench.memory().begin();
@@ -398,7 +387,8 @@ impl Chat {
 
     /// Lets another model answer from now on.
     async fn choose_model(&mut self, name: &str) -> Result<(), Fault> {
-        self.agent.model = helve_agent::Workshop::model(&*self.bench, Some(name))?;
+        // The conversation's model follows this setting.
+        self.bench.knobs().set_for_all("model.name", name.into())?;
         let change = Retitle { model: Some(name.to_owned()), ..Retitle::default() };
         // A conversation that nothing was said in yet is not kept yet.
         _ = self.bench.store().retitle(&self.agent.session.id, &change).await;

@@ -10,7 +10,7 @@ use helve_contract::ports::{Message, Part, Speaker};
 use serde_json::Value;
 
 use crate::{
-    knobs::Knobs,
+    knobs::SessionKnobs,
     print::harmless,
     terminal::{Markdown, Screen, called, calling, changes, count, short, took},
     undo::Memory,
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Show {
     screen: Screen,
     memory: Arc<Memory>,
-    knobs: Arc<Knobs>,
+    knobs: Arc<SessionKnobs>,
     inner: Mutex<Inner>,
 }
 
@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl Show {
-    pub(super) fn new(screen: Screen, memory: Arc<Memory>, knobs: Arc<Knobs>) -> Self {
+    pub(super) fn new(screen: Screen, memory: Arc<Memory>, knobs: Arc<SessionKnobs>) -> Self {
         let inner = Inner { markdown: Markdown::new(screen.look), thinking: false, calls: HashMap::new() };
         Self { screen, memory, knobs, inner: Mutex::new(inner) }
     }
@@ -48,7 +48,7 @@ impl Show {
                 }
                 screen.write(&inner.markdown.push(text));
             }
-            Event::Reasoning(text) if self.knobs.get("chat.reasoning") == Some(Value::Bool(true)) => {
+            Event::Reasoning(text) if self.knobs.base().get("chat.reasoning") == Some(Value::Bool(true)) => {
                 inner.thinking = true;
                 screen.write(&look.dim(&harmless(text)));
             }

@@ -48,7 +48,8 @@ impl Chat {
             "mode" => self.mode(rest)?,
             "sessions" => self.sessions().await?,
             "resume" => {
-                let record = talk::named(&**self.bench.store(), rest).await?;
+                let record =
+                    talk::named(&**self.bench.store(), rest, &crate::setup::user(self.bench.settings())).await?;
                 self.switch(Wanted::Of(Box::new(record)), How::default()).await?;
             }
             "new" => {
@@ -110,11 +111,10 @@ impl Chat {
     async fn model(&mut self, name: &str) -> Result<(), Fault> {
         if !name.is_empty() {
             self.choose_model(name).await?;
-            _ = self.knobs.set("model.name", name.into());
             self.screen.line(&format!("{} answers from now on", harmless(name)));
             return Ok(());
         }
-        self.screen.line(&harmless(self.agent.model.name()));
+        self.screen.line(&harmless(&self.agent.model.name()));
         let Some(endpoint) = self.bench.endpoint() else { return Ok(()) };
         let listed = model::list(endpoint).await.map_err(|error| Fault::failed(error.to_string()))?;
         for one in listed.iter().take(50) {

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
-use helve_contract::{CancellationToken, ports::Part};
+use helve_contract::{CancellationToken, USER_NAME_FORM, is_user_name, ports::Part};
 use helve_web::channels::{Format, Inbound, Taken};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -41,9 +41,12 @@ fn read(text: &str) -> Result<(Inbound, Option<String>), Fault> {
     let told = |why: &str| Fault::usage(format!("hooks: `{text}` {why}"));
     let (name, variable) = text.split_once('=').ok_or_else(|| told("must be NAME=VARIABLE"))?;
     let (variable, user) = match variable.split_once('@') {
-        Some((variable, user)) => (variable, Some(user.trim().to_owned()).filter(|it| !it.is_empty())),
+        Some((variable, user)) => (variable, Some(user.trim().to_owned())),
         None => (variable, None),
     };
+    if let Some(user) = user.as_deref().filter(|it| !is_user_name(it)) {
+        return Err(told(&format!("names the user `{}`; write {USER_NAME_FORM}", user.escape_debug())));
+    }
     let (name, variable) = (name.trim(), variable.trim());
     let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
@@ -118,7 +121,8 @@ async fn turn(
     let title = Some(format!("webhook: {}", taken.hook));
     // The end of the server stops it; its words are kept first.
     let handle = Handle::under(closing);
-    let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), bench.model(None)?) };
+    let model = bench.session_model(&session.id, bench.model(None)?);
+    let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), model) };
     let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
     let words = vec![Part::Text { text: taken.text.clone() }];
     let said = agent.turn_with(words, taken.attachments.clone()).await;

@@ -77,7 +77,7 @@ pub(super) fn observer(turns: Arc<Turns>, usual: &str) -> Observer {
 impl Site {
     /// Schedules, newest first.
     pub(super) async fn schedules(&self) -> Result<Value, No> {
-        let all = schedule::all(&**self.bench.store(), Some(self.user())).await.map_err(No::broken)?;
+        let all = schedule::all(&**self.bench.store(), self.user()).await.map_err(No::broken)?;
         Ok(json!({ "schedules": all.iter().map(shown).collect::<Vec<_>>() }))
     }
 
@@ -133,7 +133,7 @@ impl Site {
     }
 
     async fn schedule(&self, id: &str) -> Result<Schedule, No> {
-        let found = self.bench.store().schedule(id).await?;
+        let found = self.bench.store().schedule(id).await?.filter(|it| it.user == self.user());
         found.ok_or_else(|| No::missing("there is no such schedule; /api/schedules lists them"))
     }
 }

@@ -106,9 +106,6 @@ impl Site {
 
     /// Somebody is there who answers.
     pub(super) fn found_model(&self) {
-        if let Some(endpoint) = self.bench.endpoint() {
-            self.bench.knobs().base().found_model(&endpoint.model);
-        }
         self.has_model.store(true, Ordering::Relaxed);
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::join_all};
-use helve_agent::{Agent, Ended, Event, Wake, Watcher, Workshop as _, scheduler::Deliver, scheduler::Fired};
+use helve_agent::{Ended, Event, Wake, Watcher, scheduler::Deliver, scheduler::Fired};
 use helve_contract::{
     CancellationToken, Error, async_trait,
     jiff::Timestamp,
@@ -269,19 +269,7 @@ impl Talks {
         state.working = true;
         drop(state);
         let (open, turns, closing) = (open.clone(), self.turns.clone(), self.closing.clone());
-        let bench = self.bench.clone();
-        tokio::spawn(async move {
-            let model = |agent: &mut Agent| {
-                let knobs = bench.knobs();
-                let named = knobs
-                    .text(&agent.session.id, "model.name")
-                    .filter(|it| knobs.base().text("model.name").as_ref() != Some(it));
-                if let Some(model) = named.and_then(|it| bench.model(Some(&it)).ok()) {
-                    agent.model = model;
-                }
-            };
-            work(&open, &turns, words, &closing, model).await;
-        });
+        tokio::spawn(async move { work(&open, &turns, words, &closing).await });
         Put::Began
     }
 
@@ -361,18 +349,10 @@ enum When {
 }
 
 /// Works until nobody has anything more to say.
-async fn work(
-    open: &Open,
-    turns: &Arc<Turns>,
-    words: Words,
-    closing: &CancellationToken,
-    choose_model: impl Fn(&mut Agent),
-) {
-    let mut agent = open.talk.agent.clone();
+async fn work(open: &Open, turns: &Arc<Turns>, words: Words, closing: &CancellationToken) {
+    let agent = open.talk.agent.clone();
     let Words { mut said, mut answer } = words;
     loop {
-        // The model may have been changed by the last turn.
-        choose_model(&mut agent);
         let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
         // A turn that breaks must not leave the conversation at work for ever.
         let Said { text, files } = std::mem::take(&mut said);

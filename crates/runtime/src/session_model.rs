@@ -1,0 +1,47 @@
+//! The model of a session: each request goes to the model that the session's settings name at that moment.
+
+use std::sync::{Arc, Weak};
+
+use helve_agent::model::{Answer, Ask, Ear, Model, ModelError};
+use helve_contract::async_trait;
+
+use crate::workshop::Bench;
+
+/// A model that follows the setting `model.name` of one session.
+pub(crate) struct SessionModel {
+    bench: Weak<Bench>,
+    session: String,
+    /// The model until the setting changes.
+    initial: Arc<dyn Model>,
+}
+
+impl SessionModel {
+    pub(crate) fn new(bench: Weak<Bench>, session: &str, initial: Arc<dyn Model>) -> Self {
+        Self { bench, session: session.to_owned(), initial }
+    }
+
+    /// The model that answers the next request.
+    fn current(&self) -> Arc<dyn Model> {
+        let changed = || {
+            let bench = self.bench.upgrade()?;
+            let name = bench.knobs().changed(&self.session, "model.name")?;
+            bench.model_named(name.as_str()).ok()
+        };
+        changed().unwrap_or_else(|| self.initial.clone())
+    }
+}
+
+#[async_trait]
+impl Model for SessionModel {
+    fn name(&self) -> String {
+        self.current().name()
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.current().window()
+    }
+
+    async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError> {
+        self.current().answer(ask, ear).await
+    }
+}
