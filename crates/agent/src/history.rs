@@ -101,7 +101,7 @@ impl History {
             agent: session.agent.clone(),
             title: agent.title.clone().unwrap_or_else(|| title(words)),
             dialect: agent.engine.dialect().name.to_owned(),
-            model: model.to_owned(),
+            model,
             workspace: folder.display().to_string(),
             messages: 0,
             spent: Spent::default(),
