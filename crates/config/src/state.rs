@@ -1,10 +1,15 @@
 //! The state folder: the record of calls, shortened replies in full, trust. Its owner's alone.
 
 use std::{
-    fs::{self, DirBuilder, Permissions},
+    fs::DirBuilder,
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
 };
 
 use crate::{Settings, xdg};
@@ -46,15 +51,24 @@ pub fn private(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_err() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let there = folder.symlink_metadata()?;
-    if there.is_symlink() || !there.is_dir() {
-        return Err(io::Error::new(ErrorKind::NotADirectory, "is not a folder"));
+    if folder.symlink_metadata()?.is_symlink() {
+        return Err(io::Error::new(
+            ErrorKind::NotADirectory,
+            "is a symbolic link, and links are not followed there; remove the link, or name the folder that it leads to",
+        ));
     }
-    if there.uid() != rustix::process::geteuid().as_raw() {
+    // One open handle for all that follows: whatever the name leads to later, this folder is meant.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = match rustix::fs::open(folder, flags, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(io::Error::new(ErrorKind::NotADirectory, "is not a folder")),
+        open => open?,
+    };
+    let there = rustix::fs::fstat(&open)?;
+    if there.st_uid != rustix::process::geteuid().as_raw() {
         return Err(io::Error::new(ErrorKind::PermissionDenied, "belongs to another user"));
     }
-    if there.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    if there.st_mode & 0o077 != 0 {
+        rustix::fs::fchmod(&open, Mode::from_raw_mode(0o700))?;
     }
     Ok(())
 }
@@ -73,6 +87,11 @@ pub fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{MetadataExt, PermissionsExt},
+    };
+
     use super::*;
 
     /// A fresh private folder for a test.
@@ -92,7 +111,12 @@ pub(crate) mod tests {
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
         let link = top.join("link");
         std::os::unix::fs::symlink(&open, &link).unwrap();
-        assert_eq!(private(&link).unwrap_err().to_string(), "is not a folder");
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        let told = private(&link).unwrap_err().to_string();
+        assert!(told.starts_with("is a symbolic link, and links are not followed there; remove the link"), "{told}");
+        assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o755, "the target of the link is untouched");
+        fs::write(top.join("file"), "").unwrap();
+        assert_eq!(private(&top.join("file")).unwrap_err().to_string(), "is not a folder");
         fs::remove_dir_all(top).unwrap();
     }
 }

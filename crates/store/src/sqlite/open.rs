@@ -45,7 +45,7 @@ struct Mark(u64, u64);
 impl Mark {
     fn of(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
-        let about = fs::metadata(path)?;
+        let about = fs::symlink_metadata(path)?;
         Ok(Self(about.dev(), about.ino()))
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<(Opened, Option<String>)> {
 
 /// Does what can be done about damage that somebody met, and tells what.
 pub(super) fn mend(path: &Path, met: &anyhow::Error) -> anyhow::Result<Option<String>> {
-    let real = fs::canonicalize(path)?;
+    let real = real_place(path)?;
     let _door = Door::closed(&real);
     match health(&real)? {
         Health::Damaged => set_aside(path, &real).map(Some),
@@ -114,8 +114,9 @@ fn index_anew(real: &Path) -> anyhow::Result<()> {
 }
 
 fn once(path: &Path) -> anyhow::Result<Opened> {
+    refuse_links(path)?;
     make(path)?;
-    let real = fs::canonicalize(path)?;
+    let real = real_place(path)?;
     let _door = Door::open(&real);
     if lost_its_log(&real) {
         return Err(damage("the file is empty, but there is a log for it"));
@@ -155,7 +156,7 @@ fn once(path: &Path) -> anyhow::Result<Opened> {
 /// Makes the folder and the file for their owner alone. What is there already keeps its rights.
 fn make(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    if path.exists() {
+    if path.symlink_metadata().is_ok() {
         return Ok(());
     }
     let folder = folder(path);
@@ -172,8 +173,32 @@ fn make(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// The file's name in the real folder. The name itself is never followed.
+fn real_place(path: &Path) -> anyhow::Result<PathBuf> {
+    let folder = fs::canonicalize(folder(path))?;
+    let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
+    Ok(folder.join(name))
+}
+
+/// Refuses a file of the store that is a link: whoever made the link chose a file that is not the store's to change.
+fn refuse_links(path: &Path) -> anyhow::Result<()> {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let file = beside(path, end);
+        if file.symlink_metadata().is_ok_and(|about| about.is_symlink()) {
+            return Err(Error::failed(format!(
+                "the store was not opened: {} is a symbolic link, and links are not followed there. Remove the link, or name \
+                 the file that it leads to in `store.file`",
+                file.display()
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// SQLite refuses links at the end of these names itself, also those that appear after the check.
 fn connect(path: &Path) -> anyhow::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "trusted_schema", false)?;

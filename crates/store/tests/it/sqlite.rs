@@ -119,6 +119,36 @@ async fn sets_aside_what_is_no_database() {
 }
 
 #[tokio::test]
+async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untouched() {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let place = Place::default();
+        let victim = place.path().with_file_name("victim.txt");
+        fs::create_dir_all(victim.parent().unwrap()).unwrap();
+        fs::write(&victim, "dear diary").unwrap();
+        let link = PathBuf::from(format!("{}{end}", place.path().display()));
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        let before = place.names();
+        let told = match Sqlite::at(place.path()).begin(&session("a")).await {
+            Ok(()) => panic!("{end}: the link was followed"),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            told.contains("is a symbolic link, and links are not followed there. Remove the link"),
+            "{end}: {told}"
+        );
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "dear diary", "{end}");
+        assert_eq!(place.names(), before, "{end}");
+    }
+    // A folder above it may be a link.
+    let place = Place::default();
+    let folder = place.path().parent().unwrap().to_owned();
+    fs::create_dir_all(folder.join("real")).unwrap();
+    std::os::unix::fs::symlink("real", folder.join("way")).unwrap();
+    Sqlite::open(folder.join("way/store.db")).unwrap().begin(&session("a")).await.unwrap();
+    assert!(folder.join("real/store.db").is_file());
+}
+
+#[tokio::test]
 async fn sets_aside_a_file_that_was_cut_or_overwritten() {
     type Harm = fn(&mut Vec<u8>);
     let harms: [Harm; 3] =
