@@ -222,13 +222,37 @@ pub struct Call {
     pub progress: Option<Progress>,
     /// The most that the caller takes of the reply, where that may be less than the dialect's limit.
     pub max_reply: Option<Limit>,
+    /// What the model is told beside the reply.
+    pub remarks: Remarks,
 }
 
+/// What the model is told beside the reply of a call. Clones share the same list.
+#[derive(Clone, Debug, Default)]
+pub struct Remarks(Arc<Mutex<Vec<String>>>);
+
 impl Call {
+    /// Tells the model something beside the reply, in every dialect: a file's owner could not be kept.
+    pub fn remark(&self, texts: impl IntoIterator<Item = String>) {
+        self.remarks.0.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
+    }
+
+    /// The remarks so far, which are then gone.
+    #[must_use]
+    pub fn take_remarks(&self) -> Vec<String> {
+        std::mem::take(&mut *self.remarks.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A call in a session.
     #[must_use]
     pub fn new(id: impl Into<String>, session: Arc<Session>) -> Self {
-        Self { id: id.into(), session, cancel: CancellationToken::new(), progress: None, max_reply: None }
+        Self {
+            id: id.into(),
+            session,
+            cancel: CancellationToken::new(),
+            progress: None,
+            max_reply: None,
+            remarks: Remarks::default(),
+        }
     }
 
     /// Files, and where programs run.

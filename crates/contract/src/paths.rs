@@ -8,9 +8,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use unicode_normalization::UnicodeNormalization;
 
-use crate::{Error, Invisible, Result, invisible, joins};
+use crate::{
+    Error, Invisible, Result,
+    fold::{fold, is_short_form},
+    invisible, joins,
+};
 
 /// How a dialect's model writes paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -541,7 +544,8 @@ impl RulePath<'_> {
 /// A pattern of path parts: `*` and `?` inside a part, `**` for any number of parts.
 ///
 /// A pattern without a slash matches at any depth, one with a slash (or a leading one) from the root; it covers
-/// everything beneath what it matches. Names are compared in NFC and without case, whatever the disk does.
+/// everything beneath what it matches. Names are compared without case, and spellings that some disk takes for the same name
+/// (`.ｇit`, `GIT~1`) are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Glob(Vec<String>);
 
@@ -606,7 +610,7 @@ impl Glob {
                     walk(rest, inside, into);
                 }
                 ([first, rest @ ..], [part, others @ ..]) => {
-                    if wild(first.as_bytes(), part.as_bytes()) {
+                    if is_match(first, part) {
                         walk(rest, others, into);
                     }
                 }
@@ -627,13 +631,16 @@ impl Glob {
                     (0..=parts.len()).any(|skip| walk(rest, &parts[skip..])) && !parts.is_empty()
                 }
                 (_, []) => false,
-                ([first, rest @ ..], [part, others @ ..]) => {
-                    wild(first.as_bytes(), part.as_bytes()) && walk(rest, others)
-                }
+                ([first, rest @ ..], [part, others @ ..]) => is_match(first, part) && walk(rest, others),
             }
         }
         !self.0.is_empty() && walk(&self.0, parts)
     }
+}
+
+/// Whether a part of a pattern matches a name, both folded.
+fn is_match(pattern: &str, name: &str) -> bool {
+    wild(pattern.as_bytes(), name.as_bytes()) || is_short_form(pattern, name)
 }
 
 /// `*` and `?` over bytes, without recursion.
@@ -670,17 +677,6 @@ fn folded(relative: &Path) -> Vec<String> {
             _ => None,
         })
         .collect()
-}
-
-/// NFC and lower case; trailing dots and blanks, which some disks drop, do not count either.
-fn fold(name: &str) -> String {
-    let short = name.trim_end_matches(['.', ' ']);
-    let name = if short.is_empty() { name } else { short };
-    if name.is_ascii() {
-        return name.to_ascii_lowercase();
-    }
-    // By way of capitals, because some letters (`ſ`) are small forms of the same capital as others.
-    name.nfc().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
 }
 
 fn sane(path: &Path) -> Result<()> {

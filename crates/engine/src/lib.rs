@@ -211,6 +211,7 @@ impl Engine {
         }
         reply.repairs = repairs;
         reply.model_notes.extend(model_notes);
+        reply.model_notes.extend(call.take_remarks());
 
         self.scrub.reply(&mut reply);
         let raw = unseen::show(&mut reply);

@@ -116,6 +116,15 @@ mod tests {
             "helve.toml",
             ".helve/state.db",
             ".claude/settings.json",
+            ".g\u{200c}it/config",
+            "GIT~1/hooks/x",
+            ".git\u{200b}/hooks/x",
+            ".git\u{ad}/config",
+            ".ｇit/config",
+            ".git::$INDEX_ALLOCATION/config",
+            "a/.GIT ./ho\u{2060}oks/x",
+            "BASHRC~1",
+            ".v\u{fe0f}scode/tasks.json",
         ] {
             assert!(refused(path, Access::Write), "{path}");
             assert!(!refused(path, Access::Read), "{path}");

@@ -387,11 +387,9 @@ impl Peer {
 
         let steps = request.params.meta.progress_token.map(|token| Steps::new(token, out.clone()));
         let call = Call {
-            id: Server::next_call(),
-            session: self.server.session.clone(),
             cancel: seat.token().clone(),
             progress: steps.as_ref().map(Steps::listener),
-            max_reply: None,
+            ..Call::new(Server::next_call(), self.server.session.clone())
         };
         let job = Job {
             name: name.to_owned(),

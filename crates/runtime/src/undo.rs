@@ -210,7 +210,7 @@ async fn restore(host: &dyn Host, file: &Remembered) -> Result<()> {
     let expect = file.after.map_or(Expect::Absent, Expect::Content);
     let bytes = match &file.before {
         Kept::Absent if file.after.is_none() => return Ok(()),
-        Kept::Absent => return host.change(vec![Change::Remove { path, expect }]).await,
+        Kept::Absent => return host.change(vec![Change::Remove { path, expect }]).await.map(drop),
         Kept::Bytes(bytes) => bytes.clone(),
         Kept::File(kept) => fs::read(kept).map_err(|error| Error::failed(error.to_string()))?,
     };
@@ -295,7 +295,7 @@ impl HostLayer for Remembering {
         self.memory.note(path, Some(bytes));
         Ok(written)
     }
-    async fn layered_change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn layered_change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for change in &changes {
             let (path, after) = match change {
@@ -305,11 +305,11 @@ impl HostLayer for Remembering {
             self.look(path).await;
             notes.push((path.clone(), after));
         }
-        self.inner.change(changes).await?;
+        let remarks = self.inner.change(changes).await?;
         for (path, after) in notes {
             self.memory.note(&path, after.as_deref());
         }
-        Ok(())
+        Ok(remarks)
     }
     async fn layered_remove(&self, path: &SafePath) -> Result<Kind> {
         let files = match self.inner.stat(path).await {

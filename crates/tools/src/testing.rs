@@ -267,10 +267,10 @@ impl Host for Memory {
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
         let (at, created) = self.check(path, expect)?;
         self.nodes().insert(at, Data::Bytes(bytes.to_vec()));
-        Ok(Written { created })
+        Ok(Written { created, remarks: Vec::new() })
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         for change in &changes {
             let (Change::Write { path, expect, .. } | Change::Remove { path, expect }) = change;
             let (_, absent) = self.check(path, *expect)?;
@@ -287,7 +287,7 @@ impl Host for Memory {
                 Change::Remove { path, .. } => _ = self.nodes().remove(path.relative()),
             }
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     async fn remove(&self, path: &SafePath) -> Result<Kind> {
@@ -364,7 +364,7 @@ impl Host for Memory {
                 let within = matches.total > grep.offset as u64 && grep.limit.is_none_or(|it| kept < it);
                 if within && grep.output == Output::Lines {
                     kept += 1;
-                    hits.push(Hit { kind: HitKind::Match, line: line as u64 + 1, text: text.to_vec() });
+                    hits.push(Hit::line(HitKind::Match, line as u64 + 1, text));
                 }
             }
             if count == 0 {

@@ -30,12 +30,13 @@ pub trait Host: Send + Sync {
     /// Some bytes of a regular file. Short only at the file's end; a FIFO or device is refused without blocking.
     async fn read(&self, path: &SafePath, span: Span) -> Result<Chunk>;
 
-    /// Creates or replaces a file and the folders above it: temporary file, sync, rename. Mode, owner and a symbolic
-    /// link in its place are kept. `expect` is checked under a lock, so that two writers never lose an update.
+    /// Creates or replaces a file and the folders above it: temporary file, sync, rename. A symbolic link in its place is
+    /// kept, and so are mode, owner and attributes where this user may set them; otherwise the answer says so. `expect` is checked under a lock, so that two writers never lose an update.
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written>;
 
-    /// Several changes, all or none: everything is checked and prepared first, and undone when one fails.
-    async fn change(&self, changes: Vec<Change>) -> Result<()>;
+    /// Several changes, all or none: everything is checked and prepared first, and undone when one fails. Says what of the
+    /// old files could not be kept, as [`Written::remarks`] does.
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>>;
 
     /// Removes a file, a link (not what it points to), or a folder with all that is in it. Says which it was.
     async fn remove(&self, path: &SafePath) -> Result<Kind>;
@@ -174,10 +175,12 @@ impl Contents {
 }
 
 /// How a write went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// The file was not there before.
     pub created: bool,
+    /// What of the old file could not be kept, such as its owner, in sentences for the model.
+    pub remarks: Vec<String>,
 }
 
 /// One of several changes.
@@ -355,6 +358,32 @@ pub struct Matches {
     pub partial: bool,
     /// Why there is nothing, when there is nothing.
     pub absence: Absence,
+    /// Files and folders that should have been searched and were not.
+    pub skipped: Skipped,
+}
+
+/// What a search left out although it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The first of them by path, beneath the root of the search's start.
+    pub first: Vec<(PathBuf, SkipReason)>,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// Why a search left out a file or folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SkipReason {
+    /// It has a line of more bytes than this.
+    LongLine(u64),
+    /// It has more bytes than this, and matches may span lines.
+    TooLarge(u64),
+    /// It is binary, and it matches.
+    BinaryMatch,
+    /// It is binary, and too large to be searched for a match. In bytes, the most that is searched.
+    LargeBinary(u64),
+    /// The operating system did not let us read it: why.
+    Unreadable(String),
 }
 
 /// The hits of one file.
@@ -377,8 +406,20 @@ pub struct Hit {
     pub kind: HitKind,
     /// Line number, counted from 1.
     pub line: u64,
-    /// The line, without its end.
+    /// The line, without its end. Of a very long line the part around the first match.
     pub text: Vec<u8>,
+    /// Where in the text the first match of a long line begins.
+    pub at: usize,
+    /// How many bytes of the line were left out before and after the text.
+    pub left_out: (usize, usize),
+}
+
+impl Hit {
+    /// A whole line.
+    #[must_use]
+    pub fn line(kind: HitKind, line: u64, text: impl Into<Vec<u8>>) -> Self {
+        Self { kind, line, text: text.into(), at: 0, left_out: (0, 0) }
+    }
 }
 
 /// What a line of a search is.
@@ -401,14 +442,10 @@ pub struct Absence {
     pub hidden: (u64, u64),
     /// Binary files that match.
     pub binary: u64,
-    /// Files too large to be searched.
-    pub large: u64,
     /// Lines that match without regard to case.
     pub other_case: u64,
     /// Files that were searched.
     pub searched: u64,
-    /// Files and folders that the operating system did not let us read.
-    pub closed: u64,
     /// Files in another encoding than UTF-8, where the pattern could not be found even if it is there.
     pub foreign: u64,
 }
@@ -646,7 +683,7 @@ impl Host for NoHost {
     async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
         nothing_here()
     }
-    async fn change(&self, _: Vec<Change>) -> Result<()> {
+    async fn change(&self, _: Vec<Change>) -> Result<Vec<String>> {
         nothing_here()
     }
     async fn remove(&self, _: &SafePath) -> Result<Kind> {

@@ -22,7 +22,7 @@ pub trait HostLayer: Send + Sync {
     }
 
     /// [`Host::change`].
-    async fn layered_change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn layered_change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         self.inner().change(changes).await
     }
 
@@ -54,7 +54,7 @@ impl<T: HostLayer> Host for T {
     async fn write(&self, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
         self.layered_write(path, bytes, expect).await
     }
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         self.layered_change(changes).await
     }
     async fn remove(&self, path: &SafePath) -> Result<Kind> {

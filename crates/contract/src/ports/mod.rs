@@ -31,7 +31,7 @@ pub use documents::{Documents, NoDocuments, PdfPages, Picture};
 pub use host::{
     Absence, Change, Chunk, Command, Content, Contents, Environment, Exit, Expect, FileHits, Find, Found, FoundFile,
     GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,
-    Noticed, Order, Output, Process, Signal, Span, Stamp, Stat, Streams, Terminal, Written,
+    Noticed, Order, Output, Process, Signal, SkipReason, Skipped, Span, Stamp, Stat, Streams, Terminal, Written,
 };
 pub use host_layer::HostLayer;
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};

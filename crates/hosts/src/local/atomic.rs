@@ -8,7 +8,7 @@ use std::{
 };
 
 use helve_contract::{
-    FileFault, Result,
+    FileFault, Result, SafePath,
     ports::{Content, Contents, Expect, Kind},
 };
 use rustix::{
@@ -101,6 +101,8 @@ pub(super) struct Draft<'a> {
     file: OwnedFd,
     /// Something is there under the temporary name: the new content, or the old after an exchange.
     live: bool,
+    /// What of the old file it could not take over.
+    lost: Lost,
 }
 
 impl<'a> Draft<'a> {
@@ -108,13 +110,12 @@ impl<'a> Draft<'a> {
     pub(super) fn write(folder: &'a Folder, bytes: &[u8], like: Option<&Like>) -> Result<Self, Errno> {
         sweep(folder);
         // What it must not be read by before its owner and mode are set, nobody reads.
-        let draft = Self::begin(folder, if like.is_some() { 0o600 } else { 0o666 })?;
-        let fd = &draft.file;
-        fill(fd, bytes)?;
+        let mut draft = Self::begin(folder, if like.is_some() { 0o600 } else { 0o666 })?;
+        fill(&draft.file, bytes)?;
         if let Some(like) = like {
-            like.give(fd)?;
+            draft.lost = like.give(&draft.file)?;
         }
-        rustix::fs::fsync(fd)?;
+        rustix::fs::fsync(&draft.file)?;
         Ok(draft)
     }
 
@@ -124,7 +125,7 @@ impl<'a> Draft<'a> {
         loop {
             let name = temporary()?;
             let file = openat(&folder.fd, &name, flags, Mode::from_raw_mode(mode))?;
-            let draft = Self { folder, name, file, live: true };
+            let draft = Self { folder, name, file, live: true, lost: Lost::default() };
             // A disk without locks goes by age instead.
             _ = flock(&draft.file, FlockOperation::LockExclusive);
             // Somebody who sweeps may have been faster than the lock; then there is another name.
@@ -137,6 +138,11 @@ impl<'a> Draft<'a> {
     /// Which file it is.
     pub(super) fn inode(&self) -> Result<u64, Errno> {
         Ok(fstat(&self.file)?.st_ino)
+    }
+
+    /// What of the old file it could not take over.
+    pub(super) fn lost(&self) -> &Lost {
+        &self.lost
     }
 
     /// Its name in the folder.
@@ -198,7 +204,7 @@ impl Like {
     }
 
     /// Owner first, because a change of owner takes bits off the mode. The set-id bits go, as they do on any write.
-    fn give(&self, fd: &OwnedFd) -> Result<(), Errno> {
+    fn give(&self, fd: &OwnedFd) -> Result<Lost, Errno> {
         use rustix::fs::{Gid, Uid};
         let (owner, group) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
         if fchown(fd, Some(owner), Some(group)).is_err() {
@@ -206,10 +212,53 @@ impl Like {
             _ = fchown(fd, None, Some(group));
         }
         set_mode(fd, self.stat.st_mode & 0o1777)?;
-        for (name, value) in &self.attributes {
-            _ = fsetxattr(fd, name.as_slice(), value, XattrFlags::empty());
+        let set =
+            |(name, value): &&(Vec<u8>, Vec<u8>)| fsetxattr(fd, name.as_slice(), value, XattrFlags::empty()).is_err();
+        let attributes = self.attributes.iter().filter(set).map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        let attributes = attributes.collect();
+        let new = fstat(fd)?;
+        let change = |old: u32, new: u32| (old != new).then_some((old, new));
+        Ok(Lost {
+            owner: change(self.stat.st_uid, new.st_uid),
+            group: change(self.stat.st_gid, new.st_gid),
+            mode: change(self.stat.st_mode & 0o1777, new.st_mode & 0o1777),
+            attributes,
+        })
+    }
+}
+
+/// What a new file could not take over from the old one, as it was and as it is.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    owner: Option<(u32, u32)>,
+    group: Option<(u32, u32)>,
+    mode: Option<(u32, u32)>,
+    attributes: Vec<String>,
+}
+
+impl Lost {
+    /// In sentences for the model.
+    pub(super) fn remarks(&self, path: &SafePath) -> Vec<String> {
+        let mut parts = Vec::new();
+        if let Some((old, new)) = self.owner {
+            parts.push(format!("its owner is now user {new} and was user {old}"));
         }
-        Ok(())
+        if let Some((old, new)) = self.group {
+            parts.push(format!("its group is now {new} and was {old}"));
+        }
+        if let Some((old, new)) = self.mode {
+            parts.push(format!("its mode is now {new:o} and was {old:o}"));
+        }
+        if !self.attributes.is_empty() {
+            parts.push(format!("these attributes are gone: {}", self.attributes.join(", ")));
+        }
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let told = parts.join("; ");
+        vec![format!(
+            "{path} was replaced by a new file, and this user may not set everything as it was: {told}. Tell the user"
+        )]
     }
 }
 

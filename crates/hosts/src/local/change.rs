@@ -27,7 +27,7 @@ use super::{
 
 /// Does all of the changes, or none. Each file is old or new at every moment, also after a crash; with a journal, the next
 /// start makes all of them old or all of them new.
-pub(super) fn change(beneath: &Beneath, journal: Option<&Journal>, changes: &[Change]) -> Result<()> {
+pub(super) fn change(beneath: &Beneath, journal: Option<&Journal>, changes: &[Change]) -> Result<Vec<String>> {
     let mut places = Vec::with_capacity(changes.len());
     for change in changes {
         places.push(match change {
@@ -46,6 +46,7 @@ pub(super) fn change(beneath: &Beneath, journal: Option<&Journal>, changes: &[Ch
         step.check(beneath)?;
     }
     let note = note(journal, &steps)?;
+    let remarks = steps.iter().flat_map(Step::remarks).collect();
     let last = steps.len().saturating_sub(1);
     for at in 0..steps.len() {
         if let Err(error) = steps[at].commit(at == last) {
@@ -65,7 +66,7 @@ pub(super) fn change(beneath: &Beneath, journal: Option<&Journal>, changes: &[Ch
         (Err(errno), Some(Change::Write { path, .. } | Change::Remove { path, .. })) => {
             Err(Trouble::from(errno).about(path))
         }
-        _ => Ok(()),
+        _ => Ok(remarks),
     }
 }
 
@@ -181,6 +182,11 @@ impl<'a> Step<'a> {
         };
         let draft = Draft::write(folder, bytes, like.as_ref()).map_err(|errno| failed(errno.into()))?;
         Ok(step(Some(draft), *expect))
+    }
+
+    /// What of the old file cannot be kept.
+    fn remarks(&self) -> Vec<String> {
+        self.draft.as_ref().map(|draft| draft.lost().remarks(self.path)).unwrap_or_default()
     }
 
     /// Under the lock: is what is there what the writer believes?

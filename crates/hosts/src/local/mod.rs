@@ -136,7 +136,7 @@ impl Host for Local {
         self.aside(move |beneath| write::write(beneath, &path, &bytes, expect)).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         let journal = self.journal.clone();
         let few = changes.len() <= FEW;
         let work = move |beneath: &Beneath| change::change(beneath, journal.as_ref(), &changes);

@@ -19,7 +19,7 @@ const TRIES: usize = 16;
 pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Written> {
     for _ in 0..TRIES {
         let place = beneath.place(path, Last::Follow, Parents::Make)?;
-        if let Some(written) = replace(place, bytes, expect).map_err(|trouble| trouble.about(path))? {
+        if let Some(written) = replace(place, path, bytes, expect).map_err(|trouble| trouble.about(path))? {
             return Ok(written);
         }
     }
@@ -27,7 +27,7 @@ pub(super) fn write(beneath: &Beneath, path: &SafePath, bytes: &[u8], expect: Ex
 }
 
 /// `None` when there is a link in its place by now, so that the place is elsewhere.
-fn replace(place: Place, bytes: &[u8], expect: Expect) -> Result<Option<Written>, Trouble> {
+fn replace(place: Place, path: &SafePath, bytes: &[u8], expect: Expect) -> Result<Option<Written>, Trouble> {
     // In this order, so that the draft goes before the folders that were made for it.
     let Place { made, folder, name, .. } = place;
     let (folder, name) = (&folder, name.as_os_str());
@@ -48,6 +48,7 @@ fn replace(place: Place, bytes: &[u8], expect: Expect) -> Result<Option<Written>
     }
     now.meets(expect, folder, name)?;
     let created = now.file().is_none();
+    let remarks = draft.lost().remarks(path);
     if expect == Expect::Absent {
         draft.create(name)?;
     } else {
@@ -57,5 +58,5 @@ fn replace(place: Place, bytes: &[u8], expect: Expect) -> Result<Option<Written>
 
     sync_folder(folder.fd.as_fd())?;
     made.keep()?;
-    Ok(Some(Written { created }))
+    Ok(Some(Written { created, remarks }))
 }

@@ -21,11 +21,11 @@ pub(super) async fn write(files: &dyn FileSystem, path: &SafePath, bytes: &[u8],
         step.undo(files).await;
         return Err(error);
     }
-    Ok(Written { created })
+    Ok(Written { created, remarks: Vec::new() })
 }
 
 /// Does all of the changes, or none.
-pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result<()> {
+pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result<Vec<String>> {
     let mut steps = Vec::with_capacity(changes.len());
     let mut seen = BTreeSet::new();
     for change in changes {
@@ -52,7 +52,7 @@ pub(super) async fn change(files: &dyn FileSystem, changes: &[Change]) -> Result
             return Err(error);
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// One change on its way.

@@ -122,7 +122,7 @@ impl Host for Memory {
         change::write(&*self.files, path, bytes, expect).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         let _held = self.writing.lock().await;
         change::change(&*self.files, &changes).await
     }

@@ -150,7 +150,7 @@ impl Host for RemoteHost {
         on_its_side!(self, path, write(bytes, expect))
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         let (mut far, mut near) = (false, false);
         for change in &changes {
             let (path, like) = match change {

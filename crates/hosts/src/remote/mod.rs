@@ -254,7 +254,7 @@ impl Host for Remote {
         asked!(self, Deed::Write(path.into(), bytes.to_vec(), expect), Answer::Written)
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<()> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<String>> {
         let changes = changes
             .into_iter()
             .map(|change| match change {
@@ -264,10 +264,7 @@ impl Host for Remote {
                 Change::Remove { path, expect } => OneChange::Remove { path: (&path).into(), expect },
             })
             .collect();
-        match self.ask(Deed::Change(changes)).await? {
-            Answer::Nothing => Ok(()),
-            _ => Err(self.confused()),
-        }
+        asked!(self, Deed::Change(changes), Answer::Remarks)
     }
 
     async fn remove(&self, path: &SafePath) -> Result<Kind> {

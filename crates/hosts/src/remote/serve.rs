@@ -197,8 +197,7 @@ async fn perform(host: &dyn Host, workspace: &Workspace, deed: Deed) -> Result<A
         Deed::Write(path, bytes, expect) => Answer::Written(host.write(&path.check(workspace)?, &bytes, expect).await?),
         Deed::Change(changes) => {
             let changes = changes.into_iter().map(|it| checked(it, workspace)).collect::<Result<_>>()?;
-            host.change(changes).await?;
-            Answer::Nothing
+            Answer::Remarks(host.change(changes).await?)
         }
         Deed::Remove(path) => Answer::Kind(host.remove(&path.check(workspace)?).await?),
         Deed::List(path) => Answer::Items(host.list(&path.check(workspace)?).await?),

@@ -184,6 +184,7 @@ pub(super) enum Answer {
     Chunk(Chunk),
     Written(Written),
     Nothing,
+    Remarks(Vec<String>),
     Kind(Kind),
     Items(Vec<Item>),
     Found(Found),

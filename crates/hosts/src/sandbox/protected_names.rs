@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::Glob;
+use helve_contract::is_same_name;
 
-/// The protected names of a sandbox, ready to be compared with names on disk: in NFC, without case.
+/// The protected names of a sandbox, to be compared with names on disk in any spelling.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProtectedNames {
     /// One-part names, protected in every folder.
@@ -33,14 +33,14 @@ impl ProtectedNames {
             match name.strip_prefix(".git/") {
                 Some(inside) => names.in_any_repository.push(inside.to_owned()),
                 None if name.contains('/') => names.places.push(name.into()),
-                None => names.anywhere.push(fold(name)),
+                None => names.anywhere.push(name.to_owned()),
             }
         }
         for name in at_root {
             match name.strip_prefix(".git/") {
                 Some(inside) => names.in_root_repository.push(inside.to_owned()),
                 None if name.contains('/') => names.places.push(name.into()),
-                None => names.at_root.push(fold(name)),
+                None => names.at_root.push(name.to_owned()),
             }
         }
         names
@@ -84,19 +84,14 @@ impl ProtectedNames {
     }
 }
 
-/// Whether a name on disk is a protected one, which is folded already.
+/// Whether a name on disk is a protected one, in any spelling.
 fn is_same(protected: &str, name: &str) -> bool {
-    if name.is_ascii() {
+    // Almost all names are plain, and this is asked for every entry of every folder.
+    if name.is_ascii() && !name.contains(['~', ':']) {
         let short = name.trim_end_matches(['.', ' ']);
         return protected.eq_ignore_ascii_case(if short.is_empty() { name } else { short });
     }
-    protected == fold(name)
-}
-
-/// The form in which path rules compare names.
-fn fold(name: &str) -> String {
-    let text = Glob::new(name).text();
-    text.strip_prefix("**/").map_or(text.clone(), str::to_owned)
+    is_same_name(protected, name)
 }
 
 /// Whether a path is a place, or lies in it.
@@ -117,14 +112,25 @@ mod tests {
             &names(&[".bashrc"]),
             "/home/me".into(),
         );
-        for name in [".mcp.json", ".MCP.Json", ".mcp.json. .", ".mcp.j\u{17f}on"] {
+        for name in [
+            ".mcp.json",
+            ".MCP.Json",
+            ".mcp.json. .",
+            ".mcp.j\u{17f}on",
+            ".mcp\u{200b}.json",
+            ".ｍcp.json",
+            "MCP~1.JSO",
+            ".mcp.json::$DATA",
+        ] {
             assert!(rules.is_protected(OsStr::new(name), false), "{name}");
         }
         for name in ["mcp.json", ".mcp.json5", "dist", ".bashrc", "b"] {
             assert!(!rules.is_protected(OsStr::new(name), false), "{name}");
         }
         assert!(rules.is_protected(OsStr::new("Dist"), true));
-        assert!(rules.is_repository(OsStr::new(".GIT")));
+        for name in [".GIT", ".g\u{200c}it", "git~1", ".git::$INDEX_ALLOCATION", ".ｇit", ".git\u{ad}"] {
+            assert!(rules.is_repository(OsStr::new(name)), "{name}");
+        }
         assert_eq!(rules.in_repository(true).collect::<Vec<_>>(), ["hooks", "config"]);
         assert_eq!(rules.in_repository(false).collect::<Vec<_>>(), ["hooks"]);
         assert!(!rules.only_at_root());

@@ -121,7 +121,7 @@ fn write_on(workspace: &Workspace) {
         let done = if number % 2 == 1 {
             now(host.write(&a, &text(number), expect(&held(&a)))).map(|_| ())
         } else {
-            now(host.change(vec![write(&b), write(&a)]))
+            now(host.change(vec![write(&b), write(&a)])).map(|_| ())
         };
         done.unwrap();
         let line = format!("\nwrote {number}\n");

@@ -133,7 +133,7 @@ impl Host for TwoFiles {
     async fn write(&self, _: &SafePath, _: &[u8], _: Expect) -> Result<Written> {
         closed()
     }
-    async fn change(&self, _: Vec<Change>) -> Result<()> {
+    async fn change(&self, _: Vec<Change>) -> Result<Vec<String>> {
         closed()
     }
     async fn remove(&self, _: &SafePath) -> Result<Kind> {

@@ -78,7 +78,7 @@ impl Tool for ApplyPatch {
         }
         let changes = stage.changes();
         if !changes.is_empty() {
-            call.host().change(changes).await?;
+            call.remark(call.host().change(changes).await?);
         }
         Ok(out)
     }

@@ -130,7 +130,7 @@ impl Edit {
         let wanted = Wanted { old: &self.old, new: &self.new, all: self.all, tolerance: self.tolerance };
         let Replaced { bytes, changes, count, rung } =
             replace::replace(&file.bytes, format, &wanted).map_err(|why| refused(path, format, &why))?;
-        call.host().write(path, &bytes, Expect::bytes(&file.bytes)).await?;
+        call.remark(call.host().write(path, &bytes, Expect::bytes(&file.bytes)).await?.remarks);
         let diff = match (std::str::from_utf8(&file.bytes), std::str::from_utf8(&bytes)) {
             // With the mark at the beginning: a patch must find it, too.
             (Ok(before), Ok(after)) if format.charset == Charset::Utf8 => diff::across(before, after, changes),
@@ -150,7 +150,7 @@ impl Edit {
             Some(file) => Expect::bytes(&file.bytes),
             None => Expect::Absent,
         };
-        call.host().write(path, self.new.as_bytes(), expect).await?;
+        call.remark(call.host().write(path, self.new.as_bytes(), expect).await?.remarks);
         Ok(Edited {
             path: path.to_string(),
             replaced: 0,

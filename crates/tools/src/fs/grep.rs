@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use helve_contract::{
-    AccessRequest, Call, Effects, Error, Reply, Result, SafePath, Tool,
-    ports::{self, Absence, FileHits, Hit, HitKind, Kind, Matches, Noise},
+    AccessRequest, Call, Effects, Error, Reply, Result, SafePath, Tool, format_size,
+    ports::{self, Absence, FileHits, Hit, HitKind, Kind, Matches, Noise, SkipReason, Skipped},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+
+use super::long_lines;
 
 /// Searches the contents of files with a regular expression.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -248,7 +250,7 @@ impl GrepOut {
                 continue;
             }
             rows.extend(file.hits.iter().map(|hit| {
-                let text = cut(&String::from_utf8_lossy(&hit.text), 500);
+                let text = long_lines::cut(hit);
                 match hit.kind {
                     HitKind::Match => format!("{name}:{}: {text}", hit.line),
                     HitKind::Context => format!("{name}-{}- {text}", hit.line),
@@ -283,7 +285,9 @@ impl GrepOut {
         let (skip, take) =
             if by_rows { (self.asked.offset, self.asked.limit.unwrap_or(usize::MAX)) } else { (0, usize::MAX) };
         let shown: Vec<String> = rows.into_iter().skip(skip).take(take).collect();
-        let after = self.more(shown.len(), all, by_rows, nothing.next).unwrap_or_default();
+        let more = self.more(shown.len(), all, by_rows, nothing.next);
+        let skipped = self.skipped().map(|text| format!("[{text}]"));
+        let after = more.into_iter().chain(skipped).collect::<Vec<_>>().join("\n");
         Reply { data: Some(self.data(&shown)), after, ..shown.join("\n").into() }
     }
 
@@ -317,6 +321,34 @@ impl GrepOut {
         self.matches.partial.then(|| "[not everything was searched; narrow the search to see the rest]".to_owned())
     }
 
+    /// Which files were left out, and why; nothing where none was.
+    fn skipped(&self) -> Option<String> {
+        let Skipped { first, total } = &self.matches.skipped;
+        if *total == 0 {
+            return None;
+        }
+        let mut named: Vec<String> = first
+            .iter()
+            .map(|(path, why)| {
+                let why = match why {
+                    SkipReason::LongLine(most) => format!("a line is longer than {}", format_size(*most)),
+                    SkipReason::TooLarge(most) => {
+                        format!("larger than {}; search it without multiline", format_size(*most))
+                    }
+                    SkipReason::BinaryMatch => "binary, matches".to_owned(),
+                    SkipReason::LargeBinary(most) => format!("binary, larger than {}", format_size(*most)),
+                    SkipReason::Unreadable(why) => why.clone(),
+                };
+                format!("{} ({why})", self.shown(path))
+            })
+            .collect();
+        let others = total.saturating_sub(named.len() as u64);
+        if others > 0 {
+            named.push(format!("{others} more"));
+        }
+        Some(format!("not searched: {}", named.join(", ")))
+    }
+
     /// How many matching lines are in hand.
     fn kept(&self) -> usize {
         let matching = |file: &FileHits| match file.binary {
@@ -328,7 +360,7 @@ impl GrepOut {
 
     /// Why there is nothing, on one line.
     pub fn none(&self, nothing: Nothing) -> String {
-        let Absence { ignored, hidden, binary, large, other_case, searched, closed, foreign } = self.matches.absence;
+        let Absence { ignored, hidden, binary, other_case, searched, foreign } = self.matches.absence;
         let mut why = Vec::new();
         let hits = |(lines, files): (u64, u64), which: &str| {
             format!("{} in {} {which} {}", count(lines, "hit"), files, if files == 1 { "file" } else { "files" })
@@ -345,17 +377,11 @@ impl GrepOut {
         if binary > 0 {
             why.push(format!("{} would match", count(binary, "binary file")));
         }
-        if large > 0 {
-            why.push(format!("{} too large to be searched", count(large, "file")));
-        }
         if foreign > 0 {
             let files = if foreign == 1 { "1 file is".to_owned() } else { format!("{foreign} files are") };
             why.push(format!("{files} not in UTF-8 and may have it; read what matters, or convert it with iconv"));
         }
-        if closed > 0 {
-            let things = if closed == 1 { "1 file or folder" } else { &format!("{closed} files or folders") };
-            why.push(format!("{things} could not be read: permission denied"));
-        }
+        why.extend(self.skipped());
         if self.matches.partial {
             why.push("not everything was searched; narrow the search".to_owned());
         }
@@ -378,6 +404,7 @@ impl GrepOut {
             "filenames": files,
             "numLines": shown.len(),
             "numMatches": self.matches.total,
+            "numSkipped": self.matches.skipped.total,
         })
     }
 }
@@ -408,15 +435,8 @@ fn row(name: Option<&str>, numbers: Numbers, hit: &Hit) -> String {
         row.push_str(&hit.line.to_string());
         row.push(mark);
     }
-    row.push_str(&String::from_utf8_lossy(&hit.text));
+    row.push_str(&long_lines::line(hit));
     row
-}
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}... [truncated]", &text[..at]),
-        None => text.to_owned(),
-    }
 }
 
 fn count(number: u64, thing: &str) -> String {
@@ -455,7 +475,7 @@ mod tests {
     }
 
     fn hit(kind: HitKind, line: u64, text: &str) -> Hit {
-        Hit { kind, line, text: text.into() }
+        Hit::line(kind, line, text)
     }
 
     #[tokio::test]
@@ -543,20 +563,59 @@ mod tests {
             told(&files(), Grep { globs: vec!["*.py".into()], ..grep("fn") }).await,
             "No matches found (no file was searched; look at the path and the file filter)"
         );
-        let absence =
-            Absence { ignored: (3, 2), binary: 2, large: 1, other_case: 1, searched: 9, ..Absence::default() };
+        let absence = Absence { ignored: (3, 2), binary: 2, other_case: 1, searched: 9, ..Absence::default() };
         let nothing = Nothing { include: "with no_ignore", ..Nothing::default() };
         assert_eq!(
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
             "No matches found (3 hits in 2 ignored files; include them: with no_ignore; 1 hit in another case; start the \
-             pattern with (?i); 2 binary files would match; 1 file too large to be searched)"
+             pattern with (?i); 2 binary files would match)"
         );
-        let absence = Absence { searched: 9, closed: 2, foreign: 1, ..Absence::default() };
+        let absence = Absence { searched: 9, foreign: 1, ..Absence::default() };
         assert_eq!(
             found(grep("x"), Vec::new(), absence).unwrap().reply(Vec::new(), nothing).text,
-            "No matches found (1 file is not in UTF-8 and may have it; read what matters, or convert it with iconv; \
-             2 files or folders could not be read: permission denied)"
+            "No matches found (1 file is not in UTF-8 and may have it; read what matters, or convert it with iconv)"
         );
+    }
+
+    #[test]
+    fn a_match_in_a_long_line_is_shown_with_its_surroundings() {
+        let long = format!("{}NEEDLE{}", "a".repeat(3000), "ü".repeat(3000));
+        let far = Hit { at: 3000, left_out: (150_000, 140_000), ..hit(HitKind::Match, 7, &long) };
+        let files = vec![FileHits { path: "f".into(), count: 1, hits: vec![far], binary: None }];
+        let out = found(grep("NEEDLE"), files, Absence::default()).unwrap();
+        let shown = format!("{}NEEDLE{}", "a".repeat(250), "ü".repeat(244));
+        assert_eq!(
+            out.lines(Numbers::Shown, Names::Shown),
+            [format!("f:7:[... 152750 bytes]{shown}[... {} bytes]", 140_000 + 2 * (3000 - 244))]
+        );
+        assert_eq!(out.spaced_lines(), [format!("f:7: ... {shown}... [truncated]")]);
+        let near = vec![hit(HitKind::Match, 1, &"b".repeat(1999)), hit(HitKind::Context, 2, &"c".repeat(2001))];
+        let files = vec![FileHits { path: "f".into(), count: 1, hits: near, binary: None }];
+        let rows = found(grep("b"), files, Absence::default()).unwrap().lines(Numbers::Hidden, Names::Auto);
+        assert_eq!(rows, [format!("f:{}", "b".repeat(1999)), format!("f-{}[... 1501 bytes]", "c".repeat(500))]);
+    }
+
+    #[test]
+    fn files_that_were_left_out_are_named_with_the_reason() {
+        let skipped = Skipped {
+            first: vec![
+                ("big".into(), SkipReason::LongLine(64 << 20)),
+                ("closed".into(), SkipReason::Unreadable("permission denied".into())),
+                ("pic".into(), SkipReason::BinaryMatch),
+            ],
+            total: 5,
+        };
+        let told =
+            "not searched: big (a line is longer than 64MB), closed (permission denied), pic (binary, matches), 2 more";
+        let files =
+            vec![FileHits { path: "f".into(), count: 1, hits: vec![hit(HitKind::Match, 1, "x")], binary: None }];
+        let mut out = found(grep("x"), files, Absence { searched: 1, ..Absence::default() }).unwrap();
+        assert_eq!(Reply::from(out.clone()).full_text(), "f:1:x", "nothing was left out");
+        out.matches.skipped = skipped.clone();
+        assert_eq!(Reply::from(out).full_text(), format!("f:1:x\n[{told}]"));
+        let mut none = found(grep("x"), Vec::new(), Absence { searched: 1, ..Absence::default() }).unwrap();
+        none.matches.skipped = skipped;
+        assert_eq!(Reply::from(none).text, format!("No matches found ({told})"));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ mod find;
 mod glob;
 mod grep;
 mod list;
+mod long_lines;
 mod near;
 mod notebook;
 mod notebook_edit;

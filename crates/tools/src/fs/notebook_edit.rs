@@ -137,7 +137,7 @@ impl NotebookEdit {
         };
         let cut = notebook::operate(&path.to_string(), body, self)?;
         let updated = format!("{bom}{}", cut.text);
-        call.host().write(path, updated.as_bytes(), Expect::bytes(&file.bytes)).await?;
+        call.remark(call.host().write(path, updated.as_bytes(), Expect::bytes(&file.bytes)).await?.remarks);
         Ok(CellEdited {
             path: path.to_string(),
             mode: self.mode,

@@ -43,6 +43,7 @@ impl Tool for Write {
             return Err(Error::file(&path, FileFault::IsFolder));
         }
         let written = call.host().write(&path, self.content.as_bytes(), Expect::Anything).await?;
+        call.remark(written.remarks);
         Ok(WriteOut {
             path: path.to_string(),
             bytes: self.content.len(),

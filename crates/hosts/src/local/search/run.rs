@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +14,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use helve_contract::{
     Result,
-    ports::{FileHits, Grep, Kind, Matches, Noise, Output},
+    ports::{FileHits, Grep, Kind, Matches, Noise, Output, SkipReason},
 };
 use ignore::{DirEntry, WalkState};
 
@@ -32,6 +32,12 @@ use crate::local::{
 
 /// The most memory for one line, or for one file where matches may span lines.
 const LINE: usize = 64 << 20;
+
+/// The largest binary file that is searched for a match beside the text files of a folder.
+const MAX_BINARY: u64 = 8 << 20;
+
+/// How many files that were left out are named.
+const MAX_SKIPPED: usize = 10;
 
 /// How much of a file tells its encoding.
 const HEAD: u64 = 256 << 10;
@@ -60,7 +66,11 @@ impl Search<'_> {
     /// Searches. What could not be searched is counted.
     pub(super) fn run(&self, noise: Noise) -> Result<Matches> {
         let kept = Mutex::new(Kept::new(self.grep));
-        let (searched, large, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let searched = AtomicU64::new(0);
+        let skipped = Mutex::new(Vec::new());
+        let skip = |path: &Path, why: SkipReason| {
+            skipped.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), why));
+        };
         let add = |path: &Path, found: Collect<'_>| {
             let units = if self.grep.output == Output::Lines { found.kept.max(1) } else { 1 };
             let counted = if self.grep.output == Output::Files { 1 } else { found.count };
@@ -70,39 +80,54 @@ impl Search<'_> {
         };
         if self.start.kind == Kind::Folder {
             let folders = self.each(noise, || {
-                let mut eye = Eye::new(self, Binary::Leave);
-                let (add, searched, large, closed) = (&add, &searched, &large, &closed);
+                let (mut eye, mut whole) = (Eye::new(self, Binary::Leave), None);
+                let (add, searched, skip) = (&add, &searched, &skip);
                 move |path: &Path| match eye.look(path) {
                     Ok(found) => {
                         searched.fetch_add(1, Ordering::Relaxed);
+                        let was_left = found.binary.is_some() && found.hits.is_empty();
                         if found.count > 0 {
                             add(path, found);
+                        } else if was_left {
+                            let whole = whole.get_or_insert_with(|| Eye::new(self, Binary::Search));
+                            whole.look_at_binary(path).into_iter().for_each(|why| skip(path, why));
                         }
                     }
-                    Err(Blind::TooLarge) => _ = large.fetch_add(1, Ordering::Relaxed),
-                    Err(Blind::Unreadable(error)) if is_closed(&error) => _ = closed.fetch_add(1, Ordering::Relaxed),
-                    Err(Blind::Unreadable(_)) => {}
+                    Err(Blind::TooLarge) => skip(path, self.too_large()),
+                    Err(Blind::Unreadable(error)) if is_gone(&error) => {}
+                    Err(Blind::Unreadable(error)) => skip(path, SkipReason::Unreadable(reason(&error))),
                 }
             });
-            closed.fetch_add(folders, Ordering::Relaxed);
+            let denied = || SkipReason::Unreadable("permission denied".to_owned());
+            for folder in &folders {
+                skip(folder, denied());
+            }
         } else {
-            self.one(&add, &large)?;
+            self.one(&add, &skip)?;
             searched.store(1, Ordering::Relaxed);
         }
         let mut matches = kept.into_inner().unwrap_or_else(PoisonError::into_inner).answer(self.grep);
         matches.absence.searched = searched.into_inner();
-        matches.absence.large = large.into_inner();
-        matches.absence.closed = closed.into_inner();
+        let mut skipped = skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+        skipped.sort();
+        matches.skipped.total = skipped.len() as u64;
+        skipped.truncate(MAX_SKIPPED);
+        matches.skipped.first = skipped;
         Ok(matches)
     }
 
+    /// Why a file took too much memory.
+    fn too_large(&self) -> SkipReason {
+        if self.grep.multiline { SkipReason::TooLarge(LINE as u64) } else { SkipReason::LongLine(LINE as u64) }
+    }
+
     /// A file that was named is searched even if it is binary.
-    fn one<'m>(&'m self, add: &dyn Fn(&Path, Collect<'m>), large: &AtomicU64) -> Result<()> {
+    fn one<'m>(&'m self, add: &dyn Fn(&Path, Collect<'m>), skip: &dyn Fn(&Path, SkipReason)) -> Result<()> {
         let mut eye = Eye::new(self, Binary::Search);
         match eye.look(&self.start.real) {
             Ok(found) if found.count > 0 => add(&self.start.real, found),
             Ok(_) => {}
-            Err(Blind::TooLarge) => large.store(1, Ordering::Relaxed),
+            Err(Blind::TooLarge) => skip(&self.start.real, self.too_large()),
             Err(Blind::Unreadable(error)) => {
                 let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
                 return Err(Trouble::from(errno).about(self.start.path));
@@ -111,9 +136,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Every file of the tree that is to be searched, on all cores. Says how many folders are not ours to read.
-    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) -> u64 {
-        let closed = AtomicU64::new(0);
+    /// Every file of the tree that is to be searched, on all cores. Says which folders are not ours to read.
+    pub(super) fn each<V: FnMut(&Path) + Send>(&self, noise: Noise, visitor: impl Fn() -> V) -> Vec<PathBuf> {
+        let closed = Mutex::new(Vec::new());
         let mut builder = builder(self.start, noise);
         builder.overrides(self.filters.globs.clone()).types(self.filters.types.clone());
         builder.build_parallel().run(|| {
@@ -126,8 +151,11 @@ impl Search<'_> {
                 let entry = match entry {
                     Ok(entry) => entry,
                     Err(error) => {
-                        let denied = error.io_error().is_some_and(is_closed);
-                        closed.fetch_add(u64::from(denied), Ordering::Relaxed);
+                        if error.io_error().is_some_and(is_closed) {
+                            let path = path_of(&error).and_then(|path| self.start.relative(path));
+                            let path = path.unwrap_or(&self.start.real).to_owned();
+                            closed.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+                        }
                         return WalkState::Continue;
                     }
                 };
@@ -142,8 +170,27 @@ impl Search<'_> {
                 WalkState::Continue
             })
         });
-        closed.into_inner()
+        closed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The path that an error of the walk is about.
+fn path_of(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
+        _ => None,
+    }
+}
+
+/// Whether there is no such file any more, or no regular one: it is not left out, but gone.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error().is_some_and(|code| matches!(code, libc::ELOOP | libc::EXDEV | libc::ENXIO))
+}
+
+fn reason(error: &io::Error) -> String {
+    if is_closed(error) { "permission denied".to_owned() } else { error.kind().to_string() }
 }
 
 fn is_closed(error: &io::Error) -> bool {
@@ -205,6 +252,17 @@ impl<'a> Eye<'a> {
         let mut bytes = Vec::new();
         file.take(HEAD).read_to_end(&mut bytes).ok()?;
         Some(bytes)
+    }
+
+    /// Looks for a match in a file that was left because it is binary, unless it is very large.
+    fn look_at_binary(&mut self, path: &Path) -> Option<SkipReason> {
+        let Search { beneath, start, .. } = *self.search;
+        let file = File::from(beneath.straight(&start.top, path, LOOK).ok()?);
+        if file.metadata().ok()?.len() > MAX_BINARY {
+            return Some(SkipReason::LargeBinary(MAX_BINARY));
+        }
+        let found = self.look(path).ok()?;
+        (found.count > 0).then_some(SkipReason::BinaryMatch)
     }
 
     /// Searches a file, which must be where its path says, without any link.

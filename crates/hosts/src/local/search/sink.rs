@@ -10,6 +10,13 @@ use helve_contract::ports::{Hit, HitKind, Output};
 /// How far behind a match a pattern may look ahead when its matches are found again one by one.
 const AHEAD: usize = 128;
 
+/// Lines up to this many bytes are kept whole, and where they match is not looked up.
+const SHORT_LINE: usize = 500;
+/// Of a line with more bytes than this a part is kept.
+const LONG_LINE: usize = 8 << 10;
+/// How much of a long line is kept before and after the begin of its first match.
+const WINDOW: (usize, usize) = (2 << 10, 4 << 10);
+
 /// What a search wants to know about a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
@@ -71,10 +78,25 @@ impl<'m> Collect<'m> {
         if self.closed {
             return;
         }
-        let hit = Hit { kind, line, text: text.strip_suffix(b"\n").unwrap_or(text).to_vec() };
+        let hit = self.hit(kind, line, text.strip_suffix(b"\n").unwrap_or(text));
         self.bytes += weight(&hit);
         self.kept += usize::from(kind == HitKind::Match);
         self.hits.push(hit);
+    }
+
+    /// A line, or of a very long one the part around its first match.
+    fn hit(&self, kind: HitKind, line: u64, text: &[u8]) -> Hit {
+        if text.len() <= SHORT_LINE {
+            return Hit::line(kind, line, text);
+        }
+        let found = if kind == HitKind::Match { self.matcher.find(text).ok().flatten() } else { None };
+        let at = found.map_or(0, |it| it.start());
+        if text.len() <= LONG_LINE {
+            return Hit { at, ..Hit::line(kind, line, text) };
+        }
+        let from = boundary(text, at.saturating_sub(WINDOW.0));
+        let to = boundary(text, text.len().min(at + WINDOW.1));
+        Hit { at: at - from, left_out: (from, text.len() - to), ..Hit::line(kind, line, &text[from..to]) }
     }
 
     /// Finds the single matches within the lines that match.
@@ -208,4 +230,10 @@ impl Sink for Collect<'_> {
         }
         Ok(())
     }
+}
+
+/// The next place at or after this one where a letter of UTF-8 begins.
+fn boundary(text: &[u8], at: usize) -> usize {
+    let is_inside = |at: &usize| text.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    (at..at + 4).find(|at| !is_inside(at)).unwrap_or(at).min(text.len())
 }
