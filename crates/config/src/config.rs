@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{
     ApprovalMode, ChannelTable, ConfigPath, DialectName, EventsTarget, HostKind, Hours, McpServer, PluginProgram,
-    RootDir, SandboxLevel, SandboxNetwork, SearchProvider, Seconds, TaintPolicy, TaintUntil, Theme, WasmModule,
+    RootDir, SandboxLevel, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds, TaintPolicy, TaintUntil, Theme,
+    WasmModule,
 };
 
 /// Defines tables of settings. A setting is `name: Type = default, Policy;` where `Policy` is a variant of
@@ -235,6 +236,9 @@ settings! {
         /// Whether commands may use the network. With `allowlist` they may reach the hosts in `sandbox.allow_hosts`,
         /// through a proxy that their environment names; that needs L2 or L3, and is no network at L1.
         network: SandboxNetwork = SandboxNetwork::Off, Never;
+        /// Which local (Unix) sockets commands may connect to while the network is off: those that the same command made
+        /// (`own`), or also those of programs outside whose files they see (`any`). At L1 they may connect to none.
+        unix_sockets: SandboxUnixSockets = SandboxUnixSockets::Own, Never;
         /// Hosts that commands may reach with `sandbox.network = "allowlist"`: `example.org`, `*.example.org` for
         /// the names beneath it, either with a port. Ports are otherwise those of http and https. A name that leads
         /// into this machine or its network is refused; a private address is reached only where it is listed itself.

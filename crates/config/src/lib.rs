@@ -24,6 +24,6 @@ pub use source::{project_file, read_limited, user_file, xdg};
 pub use trust::Trust;
 pub use values::{
     ApprovalMode, ChannelTable, ConfigPath, DialectName, EventsTarget, HostKind, Hours, McpServer, McpTransport,
-    PluginProgram, RootDir, SandboxLevel, SandboxNetwork, SearchProvider, Seconds, TaintPolicy, TaintUntil, Theme,
-    WasmModule,
+    PluginProgram, RootDir, SandboxLevel, SandboxNetwork, SandboxUnixSockets, SearchProvider, Seconds, TaintPolicy,
+    TaintUntil, Theme, WasmModule,
 };

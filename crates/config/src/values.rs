@@ -114,6 +114,14 @@ choices! {
         On = "on",
     }
 
+    /// Local sockets that commands may connect to.
+    SandboxUnixSockets {
+        /// Those that the same command made.
+        Own = "own",
+        /// Every socket whose file they see.
+        Any = "any",
+    }
+
     /// Where commands run.
     HostKind {
         /// On this machine, in the sandbox.

@@ -8,8 +8,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AccessFn, AccessRequest, Annotations, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply, Result,
-    Tier, Tool,
+    AccessFn, AccessRequest, Annotations, Call, Effects, Error, PatternPurpose, PortSet, Problem, Profile, Reply,
+    Result, Tier, Tool,
     names::{name_matches, underscored},
 };
 

@@ -18,7 +18,7 @@ pub use local::{Local, Spawn};
 pub use remote::{Allowed, ForcedCommand, Remote, RemoteHost, Routed, Ssh, host_exec, run_forced, serve};
 pub use sandbox::{
     IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings,
-    Trial, Wanted,
+    Trial, UnixSockets, Wanted,
 };
 pub use supervise::{harden, inner_stage, leashed, let_go_beyond, stage_edition};
 pub use tasks::Runner;

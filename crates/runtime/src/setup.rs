@@ -155,6 +155,15 @@ pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     if let Some(note) = note {
         remark!("helve: {note}");
     }
+    let sandbox = &settings.config.sandbox;
+    for (key, dirs) in [("readable", &sandbox.readable), ("writable", &sandbox.writable)] {
+        for dir in dirs.iter().filter_map(|dir| fs::canonicalize(&**dir).ok()).filter(|dir| dir.starts_with(&state)) {
+            return Err(Fault::usage(format!(
+                "invalid sandbox.{key} {}: it is inside Helve's state folder, which commands may not use. Remove it",
+                dir.display()
+            )));
+        }
+    }
     if settings.workspace.starts_with(&state) {
         return Err(Fault::usage(format!(
             "the workspace {} is inside Helve's own state folder; choose another with --workspace",
@@ -205,6 +214,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
     let Wish { run, top, reading, lasting, reads, one_call } = wish;
     let top = shell::far_workspace(settings)?.or(top);
     let spill = state.join("spill").join(&run);
+    state::private(&state.join("spill"))?;
     state::private(&spill)?;
     let mut roots = roots(settings, top.as_deref(), reading, (state, &run))?;
     roots.insert(1, Root::readable(&spill).named("spill"));
@@ -213,6 +223,7 @@ pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     let scratch = state.join("tmp").join(&run);
     if lasting {
+        state::private(&state.join("tmp"))?;
         state::private(&scratch)?;
     }
     let workspace = Workspace::new(roots, rules(settings, &own)?, reading);
@@ -367,6 +378,7 @@ fn roots(
     let mut roots = vec![first];
     if reading == Reading::Virtual {
         let (tmp, vault) = (state.join("tmp").join(run), state.join("vault"));
+        state::private(&state.join("tmp"))?;
         state::private(&tmp)?;
         state::private(&vault)?;
         roots.push(Root::writable(tmp).named("tmp"));
@@ -378,6 +390,9 @@ fn roots(
         let dir = fs::canonicalize(path).map_err(|error| told(&error.to_string()))?;
         if !dir.is_dir() {
             return Err(told("not a folder"));
+        }
+        if dir.starts_with(state) {
+            return Err(told("it is inside Helve's state folder, which neither tools nor commands may use"));
         }
         let name = free_name(&roots, &dir);
         let mut root = if *writable { Root::writable(&dir) } else { Root::readable(&dir) }.named(name);

@@ -13,7 +13,7 @@ use helve_contract::{
 use helve_engine::{NameList, PROTECTED, is_homely};
 use helve_hosts::{
     Allowed, Docker, E2bHost, HostSettings, IntegrityListener, IntegrityOutcome, Limits, Local, Net, ProxySocket,
-    Routed, Runner, Sandbox, SandboxSettings, Ssh, SshHost, Wanted,
+    Routed, Runner, Sandbox, SandboxSettings, Ssh, SshHost, UnixSockets, Wanted,
 };
 use helve_web::{
     guard::Guard,
@@ -23,7 +23,7 @@ use helve_web::{
 use serde_json::json;
 
 use crate::{
-    config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, Settings, ShellConfig},
+    config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, SandboxUnixSockets, Settings, ShellConfig, xdg},
     fault::Fault,
     modules::Record,
     state,
@@ -73,7 +73,7 @@ pub fn open(settings: &Settings, folders: Folders<'_>, workspace: &Workspace) ->
 /// This machine's files, and its programs in the sandbox that the settings want: for a far end that serves them.
 pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, Fault> {
     let workspace = Workspace::new([], PathRules::default(), Reading::Absolute);
-    let local = HostSettings::Local(sandbox(settings, None, Vec::new())?);
+    let local = HostSettings::Local(sandbox(settings, None)?);
     local.open(&workspace, journal(settings)).map_err(|error| Fault::usage(error.to_string()))
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn recover(settings: &Settings) -> Result<Vec<String>, Fault> {
     if !settings.config.tools.shell.enabled || settings.config.host.kind != HostKind::Local {
         return Ok(Vec::new());
     }
-    let wanted = sandbox(settings, None, Vec::new())?;
+    let wanted = sandbox(settings, None)?;
     // Almost always nothing was left, and a look at the names is enough to know it.
     let journal = wanted.quarantine.as_ref().map(|folder| folder.join("running"));
     let was_killed = journal.and_then(|it| fs::read_dir(it).ok()).is_some_and(|mut it| it.next().is_some());
@@ -129,7 +129,8 @@ pub fn host_settings(
     protected: Vec<String>,
 ) -> Result<HostSettings, Fault> {
     Ok(match settings.config.host.kind {
-        HostKind::Local => HostSettings::Local(sandbox(settings, scratch, protected)?),
+        // Its own folders are hidden from commands, so that they need no protection against changes.
+        HostKind::Local => HostSettings::Local(sandbox(settings, scratch)?),
         HostKind::Docker => HostSettings::Docker(container(settings, protected)),
         HostKind::Ssh => HostSettings::Ssh(ssh_host(settings)?),
         HostKind::E2b => HostSettings::E2b(e2b_host(settings)),
@@ -137,13 +138,13 @@ pub fn host_settings(
 }
 
 /// The sandbox of this machine, by the settings.
-fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>) -> Result<SandboxSettings, Fault> {
+fn sandbox(settings: &Settings, scratch: Option<PathBuf>) -> Result<SandboxSettings, Fault> {
     let held = denied(settings);
     // A mount stands for one place. What is a pattern lies inside `.git`, and is the file tools' alone to guard.
     let plain = PROTECTED.iter().filter(|name| is_plain(name)).map(|name| (*name).to_owned());
     let (protected_at_home, plain): (Vec<_>, Vec<_>) = plain.partition(|name| is_homely(name));
     let protected_anywhere = plain.clone();
-    let protected = plain.into_iter().chain(protected).chain(held).collect();
+    let protected = plain.into_iter().chain(held).collect();
     let quarantine = state::place(settings).map(|folder| folder.join("quarantine"));
     let proxy = proxy(settings)?;
     Ok(SandboxSettings {
@@ -151,10 +152,25 @@ fn sandbox(settings: &Settings, scratch: Option<PathBuf>, protected: Vec<String>
         protected_anywhere,
         protected_at_home,
         quarantine,
+        private: private(settings),
+        vault: state::place(settings).map(|folder| folder.join("vault")),
         scratch,
         proxy,
         ..wishes(settings)
     })
+}
+
+/// Helve's own folders and files, which commands never see.
+fn private(settings: &Settings) -> Vec<PathBuf> {
+    let config = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("helve"));
+    let store = settings.config.store.file.as_deref().map(Path::to_path_buf).into_iter().flat_map(|file| {
+        ["", "-wal", "-shm", "-journal"].map(|end| {
+            let mut name = file.clone().into_os_string();
+            name.push(end);
+            PathBuf::from(name)
+        })
+    });
+    state::place(settings).into_iter().chain(config).chain(store).collect()
 }
 
 /// The machine that is reached over `ssh`, by the settings.
@@ -211,6 +227,7 @@ pub(crate) fn container(settings: &Settings, protected: Vec<String>) -> Docker {
         network: docker.network,
         user: docker.user,
         protected: plain.chain(protected).chain(denied(settings)).collect(),
+        private: private(settings),
         ..Docker::default()
     }
 }
@@ -253,6 +270,10 @@ fn wishes(settings: &Settings) -> SandboxSettings {
             SandboxNetwork::On => Net::On,
             SandboxNetwork::Allowlist => Net::Listed,
             SandboxNetwork::Off => Net::Off,
+        },
+        unix_sockets: match config.unix_sockets {
+            SandboxUnixSockets::Own => UnixSockets::Own,
+            SandboxUnixSockets::Any => UnixSockets::Any,
         },
         limits: limits(settings),
         inherited: settings.config.sandbox.env.clone(),
@@ -318,7 +339,10 @@ pub fn examine(settings: &Settings) -> Vec<Found> {
         }
         Some(level) => Found::Weak(
             "sandbox",
-            format!("commands run at {}, without walls of Helve's own", level.name()),
+            format!(
+                "commands run at {}, without a sandbox of Helve's own: they can read keys, tokens and Helve's own files",
+                level.name()
+            ),
             "sandbox.level = \"auto\" takes the best walls that work".to_owned(),
         ),
         None => Found::Weak(

@@ -56,6 +56,70 @@ fn a_write_outside_is_refused_and_named() {
     assert_eq!((ran.code, desk.get("work/inside.txt").as_str()), (0, "x\n"), "{} {}", ran.out, ran.err);
 }
 
+/// The tool of each dialect that runs a command.
+const COMMAND_TOOLS: [(&str, &str); 5] =
+    [("solo", "exec"), ("forge", "bash"), ("preset", "bash"), ("oxydra", "shell_exec"), ("claude", "Bash")];
+
+#[test]
+fn no_dialect_shows_a_command_the_state_folder() {
+    let desk = Desk::new();
+    if !walled(&desk) {
+        eprintln!("SKIPPED: there are no walls here");
+        return;
+    }
+    let secret = "a-token-that-stays-outside";
+    desk.put("home/.local/state/helve/serve.token", secret).put("home/.local/state/helve/vault/key", secret);
+    desk.put("home/.aws/credentials", secret).put("home/project/notes", "notes");
+    let home = desk.path("home").display().to_string();
+    let state = format!("{home}/.local/state/helve");
+    for (dialect, tool) in COMMAND_TOOLS {
+        for (workspace, set) in [
+            ("home", "sandbox.readable=[]".to_owned()),
+            ("", "sandbox.readable=[]".to_owned()),
+            ("work", format!("sandbox.readable=[\"{home}\"]")),
+        ] {
+            let command = format!("cat {state}/serve.token {state}/vault/key {home}/.aws/credentials; echo ran");
+            let args = serde_json::json!({ "command": command }).to_string();
+            let workspace = desk.path(workspace).display().to_string();
+            let ran = desk.run(&["call", tool, &args, "--dialect", dialect, "--workspace", &workspace, "--set", &set]);
+            let all = format!("{} {}", ran.out, ran.err);
+            assert!(!all.contains(secret) && ran.out.contains("ran"), "{dialect} in {workspace}: {all}");
+            assert!(!all.contains("able = ["), "{dialect} in {workspace} advises: {all}");
+        }
+        // Without a sandbox it cannot be hidden, so that nothing is run while the vault has files.
+        let ran =
+            desk.run(&["call", tool, r#"{"command":"echo ran"}"#, "--dialect", dialect, "--set", "sandbox.level=none"]);
+        assert!(
+            ran.code != 0 && format!("{}{}", ran.out, ran.err).contains("could read the vault"),
+            "{dialect}: {}",
+            ran.out
+        );
+    }
+    for (tool, args) in [
+        ("Read", serde_json::json!({ "file_path": format!("{state}/serve.token") })),
+        ("Grep", serde_json::json!({ "pattern": secret, "path": home, "output_mode": "content" })),
+        ("Grep", serde_json::json!({ "pattern": ".", "path": state, "output_mode": "content" })),
+        ("Glob", serde_json::json!({ "pattern": "**/serve.token", "path": home })),
+    ] {
+        let ran = desk.run(&["call", tool, &args.to_string(), "--workspace", &home]);
+        let found = ran.out.contains("serve.token\n") && ran.code == 0;
+        assert!(!ran.out.contains(&format!("helve/serve.token:1:{secret}")) && !found, "{tool}: {}", ran.out);
+    }
+}
+
+#[test]
+fn folders_inside_the_state_folder_are_no_roots() {
+    let desk = Desk::new();
+    desk.put("home/.local/state/helve/vault/key", "x");
+    let vault = desk.path("home/.local/state/helve/vault").display().to_string();
+    for set in
+        [format!("roots={vault}"), format!("sandbox.readable=[\"{vault}\"]"), format!("sandbox.writable=[\"{vault}\"]")]
+    {
+        let ran = desk.run(&["call", "Glob", r#"{"pattern":"*"}"#, "--set", &set]);
+        assert!(ran.code == 2 && ran.err.contains("inside Helve's state folder"), "{set}: {} {}", ran.out, ran.err);
+    }
+}
+
 #[test]
 fn commands_can_be_turned_off_and_programs_denied() {
     let desk = Desk::new();

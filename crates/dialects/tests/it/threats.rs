@@ -12,8 +12,8 @@ const ROWS: [(&str, std::ops::RangeInclusive<u32>); 14] = [
     ("A", 1..=29),
     ("B", 1..=17),
     ("C", 1..=14),
-    ("D", 1..=21),
-    ("E", 1..=20),
+    ("D", 1..=24),
+    ("E", 1..=21),
     ("F", 1..=16),
     ("G", 1..=22),
     ("H", 1..=9),
@@ -163,6 +163,13 @@ async fn what_would_run_commands_cannot_be_made_by_any_writer() {
             ".vscode/tasks.json",
             ".idea/workspace.xml",
             ".ripgreprc",
+            ".g\u{200c}it/config",
+            ".git\u{200b}/config",
+            ".git\u{ad}/hooks/x",
+            ".ｇit/config",
+            "GIT~1/hooks/x",
+            ".git::$INDEX_ALLOCATION/config",
+            ".mcp\u{2060}.json",
         ] {
             let args = json!({ field: spelt(dialect, name), "content": "evil" });
             let reply = desk.call(dialect, tool, &args.to_string()).await;

@@ -24,7 +24,7 @@ use self::api::Api;
 use self::program::Program;
 use crate::{
     Local, Spawn,
-    sandbox::{environment, path_rules},
+    sandbox::{environment, hidden_places, path_rules},
 };
 
 /// What an operator decides about containers. Nothing in it comes from the model or from the project.
@@ -46,6 +46,8 @@ pub struct Docker {
     pub inherited: Vec<String>,
     /// Names beneath each root that programs may not change: `.git/hooks`. Those that exist are mounted read-only.
     pub protected: Vec<String>,
+    /// Helve's own folders and files: programs never see them, nor keys and tokens, whatever root contains them.
+    pub private: Vec<PathBuf>,
 }
 
 impl Default for Docker {
@@ -59,6 +61,7 @@ impl Default for Docker {
             processes: 512,
             inherited: Vec::new(),
             protected: Vec::new(),
+            private: Vec::new(),
         }
     }
 }
@@ -119,6 +122,15 @@ impl Docker {
             let kept = self.protected.iter().map(|name| root.dir.join(name)).filter(|path| path.exists());
             mounts.extend(kept.filter(|_| root.rights == Rights::Write).map(|path| mount(&path, true)));
         }
+        let dirs = workspace.roots().iter().filter(|root| !workspace.is_vault(root)).map(|root| root.dir.clone());
+        let hidden = hidden_places(&self.private, &dirs.collect::<Vec<_>>());
+        mounts.retain(|mount| {
+            let target = mount["Target"].as_str().unwrap_or_default();
+            workspace.roots().iter().any(|root| root.dir == Path::new(target))
+                || !hidden.iter().any(|place| Path::new(target).starts_with(place))
+        });
+        // The engine mounts by depth, so that a root inside a hidden folder comes after it.
+        mounts.extend(hidden.iter().map(|place| hide(place)));
         Ok(json!({
             "Image": self.image,
             // Ends when it is told to; waits otherwise.
@@ -156,6 +168,15 @@ impl Docker {
             )));
         }
         Ok(())
+    }
+}
+
+/// Nothing is seen in this place.
+fn hide(place: &Path) -> Value {
+    if place.is_dir() {
+        json!({ "Type": "tmpfs", "Target": place, "ReadOnly": true })
+    } else {
+        json!({ "Type": "bind", "Source": "/dev/null", "Target": place, "ReadOnly": true })
     }
 }
 
@@ -272,6 +293,28 @@ mod tests {
             wanted["HostConfig"]["Mounts"][1],
             json!({ "Type": "tmpfs", "Target": "/s/vault", "ReadOnly": true })
         );
+    }
+
+    #[test]
+    fn a_container_does_not_have_the_state_folder() {
+        let top = std::env::temp_dir().join(format!("helve-docker-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("state/spill")).unwrap();
+        std::fs::write(top.join("store.db"), "").unwrap();
+        let top = top.canonicalize().unwrap();
+        let docker = Docker {
+            private: vec![top.join("state"), top.join("store.db")],
+            protected: vec!["state".to_owned()],
+            ..Docker::default()
+        };
+        let roots = [Root::writable(&top), Root::readable(top.join("state/spill"))];
+        let wanted = docker.wanted(&Workspace::new(roots, PathRules::default(), Reading::Relative)).unwrap();
+        let mounts = wanted["HostConfig"]["Mounts"].as_array().unwrap();
+        let of = |name: &str| -> Vec<_> {
+            let target = json!(top.join(name));
+            mounts.iter().filter(|it| it["Target"] == target).map(|it| it["Type"].as_str().unwrap()).collect()
+        };
+        assert_eq!((of("state"), of("state/spill"), of("store.db")), (vec!["tmpfs"], vec!["bind"], vec!["bind"]));
+        std::fs::remove_dir_all(top).unwrap();
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(super) struct Walls<'a> {
     pub(super) roots: &'a [(PathBuf, bool)],
     /// Other names that lead to them.
     pub(super) names: &'a [(PathBuf, PathBuf)],
-    /// Folders inside them that are not seen.
+    /// Places inside them that are not seen.
     pub(super) hidden: &'a [PathBuf],
     pub(super) mounts: &'a Mounts,
 }
@@ -126,34 +126,56 @@ pub(super) fn arguments(walls: &Walls<'_>) -> (Vec<OsString>, Vec<PathBuf>) {
         None => args.words(&["--perms", "1777", "--tmpfs", "/tmp"]),
     }
     args.one("--tmpfs", &walls.view.home);
-    for dir in &walls.view.tools {
-        args.paths("--ro-bind-try", dir, dir);
-    }
-    for (dir, writable) in walls.roots {
-        args.paths(if *writable { "--bind" } else { "--ro-bind" }, dir, dir);
-    }
     for (name, dir) in walls.names {
         args.link(dir, name);
     }
-    if !walls.finish.by_stage {
-        for dir in &walls.mounts.pinned {
-            args.paths("--bind-try", dir, dir);
-        }
-        for place in &walls.mounts.read_only {
-            args.paths("--ro-bind-try", place, place);
+    for (place, layer) in layers(walls) {
+        match layer {
+            Layer::Tool => args.paths("--ro-bind-try", place, place),
+            Layer::ReadOnlyRoot => args.paths("--ro-bind", place, place),
+            Layer::WritableRoot => args.paths("--bind", place, place),
+            Layer::Pinned => args.paths("--bind-try", place, place),
+            Layer::Protected => args.paths("--ro-bind-try", place, place),
+            Layer::Hidden => args.hide(place),
         }
     }
-    // After all binds: a bind takes the folder as it is outside, with what is hidden in it.
-    let roots: Vec<_> = walls.roots.iter().map(|(dir, _)| dir.clone()).collect();
-    for secret in walls.view.home_secrets(&roots) {
-        args.hide(&secret);
-    }
-    for dir in walls.hidden {
-        args.hide(dir);
+    // At the end: a root inside a hidden folder needs a folder there to be mounted on.
+    for place in walls.hidden.iter().filter(|place| place.is_dir()) {
+        args.one("--remount-ro", place);
     }
     args.paths("--ro-bind", walls.stage, Path::new(STAGE));
     args.words(&["--remount-ro", "/", "--chdir", "/", "--", STAGE]);
     (args.words, args.places)
+}
+
+/// What is mounted at a place. Of several at one place the last is seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    Tool,
+    ReadOnlyRoot,
+    WritableRoot,
+    Pinned,
+    Protected,
+    Hidden,
+}
+
+/// All mounts of the session, the outermost first: a mount takes a folder as it is outside, with everything in it, so that
+/// what covers a part of the folder must come after it.
+fn layers<'a>(walls: &Walls<'a>) -> Vec<(&'a Path, Layer)> {
+    let in_root = |dir: &Path| walls.roots.iter().any(|(root, _)| dir.starts_with(root));
+    let tools = walls.view.tools.iter().filter(|dir| !in_root(dir)).map(|dir| (dir, Layer::Tool));
+    let roots = walls
+        .roots
+        .iter()
+        .map(|(dir, writable)| (dir, if *writable { Layer::WritableRoot } else { Layer::ReadOnlyRoot }));
+    let mut all: Vec<_> = tools.chain(roots).chain(walls.hidden.iter().map(|place| (place, Layer::Hidden))).collect();
+    if !walls.finish.by_stage {
+        all.extend(walls.mounts.pinned.iter().map(|dir| (dir, Layer::Pinned)));
+        all.extend(walls.mounts.read_only.iter().map(|place| (place, Layer::Protected)));
+    }
+    let mut all: Vec<(&Path, Layer)> = all.into_iter().map(|(place, layer)| (place.as_path(), layer)).collect();
+    all.sort();
+    all
 }
 
 struct Args {

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use helve_contract::ports::Level;
 
+use super::hidden::is_hidden;
 use crate::supervise::{Grant, Launch, Sockets};
 
 /// Complaints that a wall may be behind.
@@ -66,6 +67,8 @@ pub(crate) struct Denials {
     protected: Vec<PathBuf>,
     names: Vec<(PathBuf, PathBuf)>,
     vault: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
+    partial: Vec<PathBuf>,
     read_only: Vec<PathBuf>,
     memory: Memory,
     short: bool,
@@ -89,6 +92,8 @@ impl Denials {
             protected: launch.protected.clone(),
             names: launch.names.clone(),
             vault: launch.vault.clone(),
+            hidden: launch.hidden.clone(),
+            partial: launch.partial.clone(),
             read_only: launch.read_only.clone(),
             memory: Memory { own: plan.limits.memory, of_all: plan.limits.memory_of_all, each: plan.data },
             short: false,
@@ -121,11 +126,11 @@ impl Denials {
         let Some(words) = complaints.find(|words| line.contains(**words)) else { return };
         let Some(place) = place(&line, words) else { return };
         let place = self.real(&lexical(&self.dir.join(place)));
-        if self.vault.iter().any(|vault| place.starts_with(vault)) {
+        if self.vault.iter().any(|vault| place.starts_with(vault)) && self.names_vault() {
             self.missed_vault = true;
             return;
         }
-        if *words == ABSENT {
+        if *words == ABSENT && !self.hides(&place) {
             return;
         }
         if self.places.len() < MOST && self.is_walled(&place, words) && !self.places.contains(&place) {
@@ -145,9 +150,68 @@ impl Denials {
         self.names.iter().find_map(beneath).unwrap_or_else(|| place.to_owned())
     }
 
+    /// Whether the model knows the vault, by a name of its own.
+    fn names_vault(&self) -> bool {
+        self.names.iter().any(|(_, dir)| self.vault.contains(dir))
+    }
+
+    /// Whether it lies in a place that commands do not see.
+    fn hides(&self, place: &Path) -> bool {
+        let seen: Vec<PathBuf> = self.writable.iter().chain(&self.read_only).cloned().collect();
+        let hidden: Vec<PathBuf> = self.hidden.iter().chain(&self.vault).cloned().collect();
+        is_hidden(place, &seen, &hidden)
+    }
+
+    /// Whether a person may be asked to let commands write in a folder: it neither is in a hidden place nor contains one.
+    fn may_be_opened(&self, dir: &Path) -> bool {
+        let is_kernels = ["/proc", "/sys", "/dev"].iter().any(|top| dir.starts_with(top));
+        !is_kernels && !self.hides(dir) && !self.hidden.iter().chain(&self.vault).any(|hidden| hidden.starts_with(dir))
+    }
+
+    /// What a refusal at a place means, and what to do.
+    fn explain(&self, place: &Path) -> String {
+        let (shown, level) = (self.shown(place), self.level.name());
+        let shown = shown.display();
+        let folder = place.parent().unwrap_or(place);
+        if self.hides(place) {
+            return format!(
+                "{shown} is hidden: the sandbox ({level}) shows commands no keys, tokens or files of Helve itself; work \
+                 without it"
+            );
+        }
+        if self.protects(place) {
+            return format!(
+                "{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it"
+            );
+        }
+        if self.read_only.iter().any(|dir| place.starts_with(dir)) {
+            return format!(
+                "{shown} is in a folder that commands may only read (sandbox {level}); write in the workspace or in $TMPDIR"
+            );
+        }
+        if self.partial.iter().any(|dir| dir == folder) {
+            return format!(
+                "commands can create nothing directly in {} at sandbox level {level}, because keys or files of Helve itself \
+                 lie in it; work in a folder inside it, or create the file with a file tool",
+                self.shown(folder).display()
+            );
+        }
+        let refused = format!(
+            "the sandbox ({level}) refuses access to {shown}: commands may write only in the workspace and in $TMPDIR. Work \
+             there"
+        );
+        if !self.may_be_opened(folder) {
+            return refused;
+        }
+        format!(
+            "{refused}, or ask the user to add the folder under [sandbox] in helve.toml: writable = [\"{}\"]",
+            folder.display()
+        )
+    }
+
     /// Whether a wall is behind it, and not the permissions of the file.
     fn is_walled(&self, place: &Path, words: &str) -> bool {
-        if self.protects(place) {
+        if self.protects(place) || self.hides(place) {
             return true;
         }
         let outside = !self.writable.iter().any(|dir| place.starts_with(dir));
@@ -162,31 +226,7 @@ impl Denials {
     pub(crate) fn told(&mut self, out_of_memory: bool) -> Vec<String> {
         self.take_line();
         let level = self.level.name();
-        let mut told: Vec<String> = self
-            .places
-            .iter()
-            .map(|place| {
-                let shown = self.shown(place);
-                let shown = shown.display();
-                if self.protects(place) {
-                    format!(
-                        "{shown} is protected: the sandbox ({level}) lets no command change it; ask the user to do it"
-                    )
-                } else if self.read_only.iter().any(|dir| place.starts_with(dir)) {
-                    format!(
-                        "{shown} is in a folder that commands may only read (sandbox {level}); write in the workspace or \
-                         in $TMPDIR"
-                    )
-                } else {
-                    format!(
-                        "the sandbox ({level}) refuses access to {shown}: commands may write only in the workspace and \
-                         in $TMPDIR. Work there, or ask the user to add the folder under [sandbox] in helve.toml: \
-                         writable = [\"{}\"]",
-                        place.parent().unwrap_or(place).display()
-                    )
-                }
-            })
-            .collect();
+        let mut told: Vec<String> = self.places.iter().map(|place| self.explain(place)).collect();
         if self.missed_vault {
             let name = self.vault.first().map(|vault| self.shown(vault)).unwrap_or_default();
             told.push(format!(
@@ -270,6 +310,8 @@ mod tests {
                 ("/vault".into(), "/s/v".into()),
             ],
             vault: vec!["/s/v".into()],
+            hidden: vec!["/home/me/.ssh".into(), "/s".into()],
+            partial: vec!["/part".into()],
             read_only: vec!["/s/x".into()],
             memory: Memory { each: Some(64 << 20), ..Memory::default() },
             short: false,
@@ -322,6 +364,22 @@ mod tests {
             assert_eq!(told(line), [expected], "{line}");
         }
         assert_eq!(told("cat: /etc/none: No such file or directory"), [""; 0]);
+    }
+
+    #[test]
+    fn no_setting_is_advised_for_hidden_places_or_folders_around_them() {
+        let hidden =
+            "is hidden: the sandbox (L3) shows commands no keys, tokens or files of Helve itself; work without it";
+        for place in ["/home/me/.ssh/id", "/s/serve.token", "/s/new/x"] {
+            for words in ["No such file or directory", "Read-only file system", "Permission denied"] {
+                assert_eq!(told(&format!("cat: {place}: {words}")), [format!("{place} {hidden}")]);
+            }
+        }
+        for place in ["/home/me/x", "/home/x", "/x", "/proc/1/root/s/x"] {
+            let told = told(&format!("touch: cannot touch '{place}': Permission denied"));
+            assert!(told[0].ends_with("in $TMPDIR. Work there"), "{told:?}");
+        }
+        assert!(told("touch: cannot touch '/part/x': Permission denied")[0].starts_with("commands can create nothing"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod git_config;
 mod git_dirs;
 mod git_refs;
 mod git_repair;
+mod hidden;
 mod identity;
 mod integrity;
 mod integrity_notes;
@@ -29,6 +30,8 @@ pub(crate) use denials::Denials;
 pub(crate) use integrity::Check;
 pub use report::{Report, Trial};
 pub use settings::{
-    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, SandboxSettings, Wanted,
+    IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, SandboxSettings, UnixSockets, Wanted,
 };
 pub use spawn::Sandbox;
+
+pub(crate) use view::hidden_places;

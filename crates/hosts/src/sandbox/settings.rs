@@ -1,6 +1,6 @@
 //! What an operator decides about the sandbox. Nothing in it comes from the model or from the project.
 
-use std::{any::Any, fmt, path::PathBuf, sync::Arc};
+use std::{any::Any, fmt, fs, path::PathBuf, sync::Arc};
 
 use helve_contract::ports::Level;
 
@@ -39,8 +39,18 @@ pub struct SandboxSettings {
     pub readable: Vec<PathBuf>,
     /// Further folders that commands may read and write.
     pub writable: Vec<PathBuf>,
+    /// Helve's own folders and files, such as the state folder: commands never see them, whatever folder contains them.
+    /// Only roots of the session inside them, such as the folder of saved output, stay visible.
+    pub private: Vec<PathBuf>,
+    /// The folder of files that only `vault_copyto` may copy. It is hidden like [`private`](Self::private); where nothing
+    /// can hide it, commands are refused as long as it has files.
+    pub vault: Option<PathBuf>,
+    /// The user's home, where it is not `HOME`.
+    pub home: Option<PathBuf>,
     /// Whether commands may use the network.
     pub network: Net,
+    /// Which local sockets commands may connect to while the network is off.
+    pub unix_sockets: UnixSockets,
     /// The proxy that decides about [`Net::Listed`]. Without one, that is no network at all.
     pub proxy: Option<ProxySocket>,
     /// A private folder to be commands' `/tmp`, kept from one to the next. Without it `/tmp` is new each time.
@@ -57,6 +67,15 @@ pub struct SandboxSettings {
     /// The binary whose `main` begins with [`inner_stage`](crate::inner_stage). Without it, the
     /// `helve-stage` beside the running one, or the running one itself.
     pub stage: Option<PathBuf>,
+}
+
+impl SandboxSettings {
+    /// The further folders that commands may use, and whether they may write there. What does not exist is left out.
+    pub(super) fn further_folders(&self) -> impl Iterator<Item = (PathBuf, bool)> {
+        let readable = self.readable.iter().map(|dir| (dir, false));
+        let all = readable.chain(self.writable.iter().map(|dir| (dir, true)));
+        all.filter_map(|(dir, writable)| Some((fs::canonicalize(dir).ok()?, writable)))
+    }
 }
 
 /// What the integrity check after a command found.
@@ -114,6 +133,16 @@ pub enum Net {
     Listed,
     /// They may.
     On,
+}
+
+/// Which local (Unix) sockets commands may connect to while the network is off. At L1 they may connect to none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnixSockets {
+    /// Those that the same command made.
+    #[default]
+    Own,
+    /// Every socket whose file they see, also those of programs outside.
+    Any,
 }
 
 /// A socket of this machine where a proxy listens.

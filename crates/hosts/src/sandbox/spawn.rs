@@ -26,14 +26,14 @@ use rustix::{
 
 use super::{
     bwrap::{self, Finish},
-    environment,
+    environment, hidden,
     integrity::{Check, Git, Integrity},
     made::Made,
     path_rules::PathRuleIndex,
     protect,
     protected_names::ProtectedNames,
     report::{Report, Trial},
-    settings::{Limits, Net, SandboxSettings, Wanted},
+    settings::{Limits, Net, SandboxSettings, UnixSockets, Wanted},
     view::{self, View},
 };
 use crate::{
@@ -131,7 +131,8 @@ impl Inner {
     fn integrity(&self) -> &Arc<Integrity> {
         self.integrity.get_or_init(|| {
             let SandboxSettings { protected, protected_anywhere, protected_at_home, quarantine, .. } = &self.settings;
-            let names = ProtectedNames::new(protected, protected_anywhere, protected_at_home, view::home());
+            let names =
+                ProtectedNames::new(protected, protected_anywhere, protected_at_home, view::home(&self.settings));
             Arc::new(Integrity::new(names, protected.clone(), quarantine.clone(), self.settings.listener.clone()))
         })
     }
@@ -193,7 +194,7 @@ impl Inner {
         setting.refuse_open_vault(command)?;
         let denied = self.path_rules.find(command.roots.iter().chain([&command.dir]))?;
         denied.refuse_unless_enforced(level)?;
-        setting.hidden.clone_from(&denied.hidden);
+        setting.hidden.extend(denied.hidden.iter().cloned());
         let mounts = if level >= Level::Nested {
             let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
             let SandboxSettings { protected, protected_at_home, .. } = &self.settings;
@@ -202,8 +203,8 @@ impl Inner {
             let mut mounts = protect::mounts(writable, &names, protected_at_home, &found.view.home);
             mounts.pinned.extend(git.pinned);
             mounts.read_only.extend(git.read_only);
-            mounts.pinned.extend(setting.above_vault());
             denied.add_to(&mut mounts);
+            setting.leave_out_hidden(&mut mounts);
             mounts
         } else {
             Mounts::default()
@@ -244,6 +245,8 @@ impl Inner {
                 .chain(virtual_names(command.roots.iter().filter(|it| it.is_in_vault())))
                 .collect(),
             vault: setting.vault.clone(),
+            hidden: setting.unseen(),
+            partial: setting.partial_roots(),
             read_only: setting.roots.iter().filter(|(_, writable)| !writable).map(|(dir, _)| dir.clone()).collect(),
             check: None,
             cgroup: if level >= Level::Rules { Cgroup::new(&self.settings.limits).map(Arc::new) } else { None },
@@ -344,7 +347,9 @@ struct Setting<'a> {
     names: Vec<(PathBuf, PathBuf)>,
     /// The folders of the vault, which the command must not see.
     vault: Vec<PathBuf>,
-    /// Files and folders that path rules hide from the command.
+    /// Helve's own folders and files, which the command must not see.
+    private: Vec<PathBuf>,
+    /// Which places in folders that the command sees are hidden, with those of path rules.
     hidden: Vec<PathBuf>,
 }
 
@@ -354,12 +359,15 @@ impl<'a> Setting<'a> {
         let network = if command.network == Network::Off { Net::Off } else { settings.network };
         let of_session = command.roots.iter().chain([&command.dir]).filter(|path| !path.is_in_vault());
         let vault = command.roots.iter().filter(|path| path.is_in_vault());
-        let vault = vault.filter_map(|path| fs::canonicalize(&path.root().dir).ok()).collect();
+        let vault = vault.map(|path| &path.root().dir).chain(&settings.vault);
+        let mut vault: Vec<PathBuf> = vault.filter_map(|dir| fs::canonicalize(dir).ok()).collect();
+        vault.dedup();
+        let private: Vec<PathBuf> = settings.private.iter().filter_map(|place| fs::canonicalize(place).ok()).collect();
+        let is_private = |dir: &Path| private.iter().any(|place| dir.starts_with(place));
         let mut roots: Vec<(PathBuf, bool)> = of_session
             .map(|path| (path.root().dir.clone(), path.root().rights == Rights::Write))
-            .chain(settings.readable.iter().map(|dir| (dir.clone(), false)))
-            .chain(settings.writable.iter().map(|dir| (dir.clone(), true)))
             .filter_map(|(dir, writable)| Some((fs::canonicalize(dir).ok()?, writable)))
+            .chain(settings.further_folders().filter(|(dir, _)| !is_private(dir)))
             .collect();
         roots.sort();
         // Of one folder with two rights the later one, which is the writable one, holds.
@@ -369,7 +377,7 @@ impl<'a> Setting<'a> {
                 true
             }
         });
-        Self {
+        let mut setting = Self {
             level,
             settings,
             found,
@@ -377,59 +385,73 @@ impl<'a> Setting<'a> {
             roots,
             names: virtual_names(command.roots.iter().filter(|it| !it.is_in_vault())),
             vault,
+            private,
             hidden: Vec::new(),
-        }
-    }
-
-    /// Folders of the vault that lie in a folder which the command sees.
-    fn covered_vault(&self) -> Vec<PathBuf> {
-        let seen = || self.roots.iter().map(|(dir, _)| dir).chain(&self.found.view.tools);
-        self.vault.iter().filter(|vault| seen().any(|dir| vault.starts_with(dir))).cloned().collect()
-    }
-
-    /// Folders between a root and a vault inside it. Renaming one would move the vault to a place that is not hidden from
-    /// the next command.
-    fn above_vault(&self) -> Vec<PathBuf> {
-        let is_inside_root = |dir: &Path| self.roots.iter().any(|(root, _)| dir.starts_with(root) && dir != root);
-        let mut above: Vec<PathBuf> = self
-            .covered_vault()
-            .iter()
-            .flat_map(|vault| vault.ancestors().skip(1).filter(|dir| is_inside_root(dir)).map(Path::to_owned))
-            .collect();
-        above.sort();
-        above.dedup();
-        above
-    }
-
-    /// Refuses a command where nothing keeps it out of the vault: without a sandbox, and at L1, whose file rules have no
-    /// exceptions, where the vault lies in a folder that the command may read. An empty vault has nothing to keep.
-    fn refuse_open_vault(&self, command: &Command) -> Result<()> {
-        let open = match self.level {
-            Level::None | Level::External => self.vault.clone(),
-            Level::Rules => {
-                let system = self.found.view.system.iter().filter(|(_, grant)| *grant != Grant::List);
-                let system: Vec<_> = system.map(|(dir, _)| dir).collect();
-                let in_system = |vault: &&PathBuf| system.iter().any(|dir| vault.starts_with(dir));
-                self.covered_vault().into_iter().chain(self.vault.iter().filter(in_system).cloned()).collect()
-            }
-            Level::Nested | Level::Full => Vec::new(),
         };
+        setting.hidden = setting.covered();
+        setting
+    }
+
+    /// The folders that the command sees.
+    fn seen(&self) -> Vec<PathBuf> {
+        let system = view::SYSTEM.iter().map(PathBuf::from);
+        system
+            .chain(self.found.view.tools.iter().cloned())
+            .chain(self.roots.iter().map(|(dir, _)| dir.clone()))
+            .collect()
+    }
+
+    /// The places to hide in folders that the command sees.
+    fn covered(&self) -> Vec<PathBuf> {
+        let seen = self.seen();
+        let mut places = hidden::secrets_of(&self.found.view.homes, &seen);
+        places.extend(self.vault.iter().chain(&self.private).cloned());
+        hidden::covered(places, &seen)
+    }
+
+    /// All places that no command sees, for words about a refusal: also those that are not there.
+    fn unseen(&self) -> Vec<PathBuf> {
+        let secrets = hidden::HOME_SECRETS.iter().map(|name| self.found.view.home.join(name));
+        secrets.chain(self.private.iter().chain(&self.settings.private).chain(&self.hidden).cloned()).collect()
+    }
+
+    /// The folders that L1 grants entry by entry, because a hidden place lies in them.
+    fn partial_roots(&self) -> Vec<PathBuf> {
+        if self.level != Level::Rules {
+            return Vec::new();
+        }
+        let is_root = |dir: &Path| self.roots.iter().any(|(root, _)| dir == root);
+        let above = self.hidden.iter().flat_map(|place| place.ancestors().skip(1)).filter(|dir| is_root(dir));
+        above.map(Path::to_owned).chain(hidden::folders_above(&self.hidden, &self.roots)).collect()
+    }
+
+    /// Removes the protected places that are hidden anyway, and pins the folders above hidden places.
+    fn leave_out_hidden(&self, mounts: &mut Mounts) {
+        let seen = self.seen();
+        for list in [&mut mounts.pinned, &mut mounts.read_only] {
+            list.retain(|place| !hidden::is_hidden(place, &seen, &self.hidden));
+        }
+        for dir in hidden::folders_above(&self.hidden, &self.roots) {
+            if !mounts.pinned.contains(&dir) && !hidden::is_hidden(&dir, &seen, &self.hidden) {
+                mounts.pinned.push(dir);
+            }
+        }
+        mounts.pinned.sort();
+    }
+
+    /// Refuses a command where nothing keeps it out of the vault: without a sandbox. An empty vault has nothing to keep.
+    fn refuse_open_vault(&self, command: &Command) -> Result<()> {
         let has_files = |dir: &PathBuf| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
-        if !open.iter().any(has_files) {
+        if self.level >= Level::Rules || !self.vault.iter().any(has_files) {
             return Ok(());
         }
-        let name = command.roots.iter().find(|path| path.is_in_vault()).map(|path| path.shown(Path::new("")));
-        let (name, level) = (name.unwrap_or_default(), self.level.name());
-        Err(Error::denied(match self.level {
-            Level::Rules => format!(
-                "refused: the vault ({name}) lies in a folder that commands may read, and the sandbox ({level}) cannot hide \
-                 it there. Ask the user to empty the vault, to choose another workspace, or to use sandbox level L2 or L3"
-            ),
-            _ => format!(
-                "refused: commands run without a sandbox ({level}), so this one could read the vault ({name}). Ask the user \
-                 to empty the vault or to use sandbox level L1, L2 or L3"
-            ),
-        }))
+        let named = command.roots.iter().find(|path| path.is_in_vault()).map(|path| path.shown(Path::new("")));
+        let folder = self.vault.first().map(|dir| dir.display().to_string());
+        let (name, level) = (named.or(folder).unwrap_or_default(), self.level.name());
+        Err(Error::denied(format!(
+            "refused: commands run without a sandbox ({level}), so this one could read the vault ({name}). Ask the user to \
+             empty the vault or to use sandbox level L1, L2 or L3"
+        )))
     }
 
     /// Whether commands have no network at all.
@@ -466,6 +488,7 @@ impl<'a> Setting<'a> {
                 grants.extend(roots);
                 let temporary = self.temporary();
                 grants.push((fs::canonicalize(&temporary).unwrap_or(temporary), Grant::Write));
+                let grants = hidden::grants_around(grants, &self.hidden);
                 let sockets = if self.network == Net::On { Sockets::IpWithoutLocal } else { Sockets::Pairs };
                 let attribute_roots = Some(attribute_roots(&grants));
                 let rules = Rules { grants, required: true, by: Maker::Stage };
@@ -479,7 +502,9 @@ impl<'a> Setting<'a> {
                 // Without a `/proc` of its own, only Landlock keeps it out of the engine's memory.
                 let required = self.level == Level::Nested;
                 let rules = Rules { grants, required, by: Maker::Stage };
-                Some(Walls { rules, sockets: Sockets::Ip, attribute_roots: None })
+                let is_open = self.network == Net::On || self.settings.unix_sockets == UnixSockets::Any;
+                let sockets = if is_open { Sockets::Ip } else { Sockets::Own };
+                Some(Walls { rules, sockets, attribute_roots: None })
             }
         }
     }
@@ -678,6 +703,7 @@ impl Found {
             roots: Vec::new(),
             names: Vec::new(),
             vault: Vec::new(),
+            private: Vec::new(),
             hidden: Vec::new(),
         };
         // One mount, to see whether it can be made.
@@ -711,6 +737,8 @@ impl Found {
             protected: Vec::new(),
             names: Vec::new(),
             vault: Vec::new(),
+            hidden: Vec::new(),
+            partial: Vec::new(),
             read_only: Vec::new(),
             check: None,
             cgroup: None,
@@ -727,8 +755,6 @@ impl Found {
     fn outer(&self, setting: &Setting<'_>, mounts: &Mounts) -> Outer {
         match &self.bwrap {
             Some(program) if setting.level >= Level::Nested => {
-                let mut hidden = setting.covered_vault();
-                hidden.extend(setting.hidden.iter().cloned());
                 let walls = bwrap::Walls {
                     level: setting.level,
                     view: &self.view,
@@ -739,7 +765,7 @@ impl Found {
                     scratch: setting.settings.scratch.as_deref(),
                     roots: &setting.roots,
                     names: &setting.names,
-                    hidden: &hidden,
+                    hidden: &setting.hidden,
                     mounts,
                 };
                 let (args, places) = bwrap::arguments(&walls);

@@ -5,7 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{environment::SYSTEM_PATH, identity, settings::SandboxSettings};
+use super::{
+    environment::SYSTEM_PATH,
+    hidden::{HOME_SECRETS, covered, secrets_of},
+    identity,
+    settings::SandboxSettings,
+};
 use crate::supervise::Grant;
 
 /// Folders of the system that are read by everything.
@@ -32,39 +37,6 @@ const SYSTEM_SECRETS: [&str; 18] = [
     "kubernetes",
     "rancher",
     "docker",
-];
-
-/// Beneath the user's home, for the case that the home itself is a root.
-const HOME_SECRETS: [&str; 29] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".git-credentials",
-    ".vault-token",
-    ".password-store",
-    ".terraform.d",
-    ".mozilla",
-    ".thunderbird",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/helve",
-    ".config/op",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".local/share/keyrings",
-    ".local/state/helve",
-    ".bash_history",
 ];
 
 /// Homes of tools beneath the user's home, and which of their folders a command needs.
@@ -98,6 +70,8 @@ pub(super) const DEVICES: [&str; 7] =
 pub(super) struct View {
     /// The user's home.
     pub(super) home: PathBuf,
+    /// The homes of people on this machine, the user's first.
+    pub(super) homes: Vec<PathBuf>,
     /// Where programs are looked for.
     pub(super) path: Vec<PathBuf>,
     /// Folders of tools outside of the system's.
@@ -112,7 +86,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn look(settings: &SandboxSettings) -> Self {
-        let home = home();
+        let home = home(settings);
         let wanted: Vec<PathBuf> = if settings.path.is_empty() {
             env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect()
         } else {
@@ -133,19 +107,10 @@ impl View {
             Vec::new()
         };
         let git_config = identity::git_config(&home);
-        let mut view = Self { home, path, tools, hidden, git_config, system: Vec::new() };
+        let homes = homes(&home);
+        let mut view = Self { home, homes, path, tools, hidden, git_config, system: Vec::new() };
         view.system = view.system_grants();
         view
-    }
-
-    /// Secrets that lie inside a root because the root holds the user's home.
-    pub(super) fn home_secrets(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
-        let covers = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        HOME_SECRETS
-            .iter()
-            .map(|name| self.home.join(name))
-            .filter(|path| covers(path) && path.exists() && !roots.iter().any(|root| root.starts_with(path)))
-            .collect()
     }
 
     fn system_grants(&self) -> Vec<(PathBuf, Grant)> {
@@ -180,10 +145,33 @@ impl View {
 }
 
 /// The user's home.
-pub(super) fn home() -> PathBuf {
-    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && *home != Path::new("/"));
+pub(super) fn home(settings: &SandboxSettings) -> PathBuf {
+    let home = settings.home.clone().or_else(|| env::var_os("HOME").map(PathBuf::from));
+    let home = home.filter(|home| home.is_absolute() && *home != Path::new("/"));
     let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
     fs::canonicalize(&home).unwrap_or(home)
+}
+
+/// The homes of root and of people, by the machine's list of users. `HOME` may name another folder than the list.
+fn homes(own: &Path) -> Vec<PathBuf> {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let listed = users.lines().filter_map(|line| {
+        let mut fields = line.split(':').skip(2);
+        let id: u32 = fields.next()?.parse().ok()?;
+        let home = fs::canonicalize(fields.nth(2)?).ok()?;
+        ((id == 0 || id >= 1000) && home != Path::new("/")).then_some(home)
+    });
+    let mut homes: Vec<PathBuf> = std::iter::once(own.to_owned()).chain(listed).collect();
+    let mut seen = std::collections::HashSet::new();
+    homes.retain(|home| seen.insert(home.clone()));
+    homes
+}
+
+/// What must be hidden from a program that sees these folders: Helve's own places, and the keys and tokens of users.
+pub(crate) fn hidden_places(private: &[PathBuf], seen: &[PathBuf]) -> Vec<PathBuf> {
+    let homes = homes(&home(&SandboxSettings::default()));
+    let own = private.iter().filter_map(|place| fs::canonicalize(place).ok());
+    covered(secrets_of(&homes, seen).into_iter().chain(own).collect(), seen)
 }
 
 /// Folders that programs on the path need, where they are not the system's.

@@ -21,7 +21,7 @@ use rustix::{
 use super::{
     dir::Tell,
     notify,
-    plan::{Maker, Plan, Rules, Stdin, Tree, Walls},
+    plan::{Maker, Plan, Rules, Sockets, Stdin, Tree, Walls},
     rules::rules_for,
     seccomp::{self, Attributes},
     sys,
@@ -85,14 +85,16 @@ fn prepare(plan: &Plan, sent: Sent, tell: Option<&Tell>, supervisor: Option<&Own
 /// Loads the filter of system calls. Where the kernel gives no listener for notifications (there can be one only, and an outer
 /// sandbox may have it), the calls that need one are refused.
 fn filter_calls(walls: &Walls, supervisor: Option<&OwnedFd>) -> Result<(), String> {
-    let attributes = if walls.attribute_roots.is_some() { Attributes::Nobody } else { Attributes::Kernel };
+    let is_shared = walls.attribute_roots.is_some();
+    let supervised = if is_shared { Attributes::Supervisor } else { Attributes::Kernel };
     if let Some(supervisor) = supervisor
-        && let Ok(listener) = sys::load_filter_with_listener(&seccomp::filter(walls.sockets, Attributes::Supervisor))
+        && let Ok(listener) = sys::load_filter_with_listener(&seccomp::filter(walls.sockets, supervised))
     {
         return notify::send_listener(supervisor, &listener).map_err(saying("cannot hand over the listener"));
     }
-    sys::load_filter(&seccomp::filter(walls.sockets, attributes))
-        .map_err(saying("cannot load the filter of system calls"))
+    let attributes = if is_shared { Attributes::Nobody } else { Attributes::Kernel };
+    let sockets = if walls.sockets == Sockets::Own { Sockets::NoConnect } else { walls.sockets };
+    sys::load_filter(&seccomp::filter(sockets, attributes)).map_err(saying("cannot load the filter of system calls"))
 }
 
 /// Nothing that is open here is open in the command, but what its shell needs to say where it ends.

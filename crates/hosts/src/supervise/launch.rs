@@ -86,6 +86,10 @@ pub(crate) struct Launch {
     pub(crate) names: Vec<(PathBuf, PathBuf)>,
     /// Folders of the vault, which it does not see.
     pub(crate) vault: Vec<PathBuf>,
+    /// Further places that it does not see.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Folders in which it may create nothing, because a hidden place lies in them.
+    pub(crate) partial: Vec<PathBuf>,
     /// Roots that it may only read.
     pub(crate) read_only: Vec<PathBuf>,
     /// The integrity check to be done when it has ended.

@@ -25,6 +25,7 @@ mod stage;
 mod sys;
 mod terminal;
 mod tree;
+mod unix_connect;
 mod warden;
 
 pub(crate) use cgroup::{Cgroup, can_limit, can_limit_memory, most_memory};

@@ -1,4 +1,5 @@
-//! The supervisor's side of seccomp notifications: receives the calls that change attributes of files, and answers them.
+//! The supervisor's side of seccomp notifications: receives the calls that change attributes of files or make connections,
+//! and answers them.
 //!
 //! A command without namespaces (L1) can name every file of its user, and Landlock has no rule for `chmod`, `chown`,
 //! `utime` and `setxattr`. So the filter hands these calls to the stage, which makes them itself beneath the folders that
@@ -25,9 +26,13 @@ use rustix::{
 use super::{
     attributes::{Request, Roots},
     child::drop_capabilities,
-    sys,
+    sys::{self, Notification},
     tree::shows_this_namespace,
+    unix_connect,
 };
+
+/// A thread that connects needs little.
+const CONNECT_STACK: usize = 256 << 10;
 
 /// The way from the command, which makes the listener, to the supervisor, which uses it.
 pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -96,9 +101,27 @@ impl Notifier {
     fn answer_next(&self) {
         // A thread that ended meanwhile needs no answer.
         let Ok(notification) = sys::receive_notification(&self.listener) else { return };
+        if notification.number == libc::SYS_connect {
+            return self.connect(notification);
+        }
         let is_waiting = || sys::is_waiting(&self.listener, notification.id);
         let done = Request::read(&notification).and_then(|request| request.perform(&self.roots, is_waiting));
         let error = done.err().map_or(0, Errno::raw_os_error);
         sys::answer_notification(&self.listener, notification.id, error);
+    }
+
+    /// Makes a connection, by a thread of its own: one that is not accepted yet must not hold up the others.
+    fn connect(&self, notification: Notification) {
+        let id = notification.id;
+        let spawned = self.listener.try_clone().and_then(|listener| {
+            let work = move || {
+                let done = unix_connect::perform(&notification, || sys::is_waiting(&listener, id));
+                sys::answer_notification(&listener, id, done.err().map_or(0, Errno::raw_os_error));
+            };
+            thread::Builder::new().name("helve-connect".into()).stack_size(CONNECT_STACK).spawn(work)
+        });
+        if spawned.is_err() {
+            sys::answer_notification(&self.listener, id, libc::EAGAIN);
+        }
     }
 }

@@ -16,7 +16,7 @@ use std::{
 const NAME: &str = "helve-stage";
 
 /// All that decides what the stage does with a plan.
-const SOURCES: [&[u8]; 13] = [
+const SOURCES: [&[u8]; 14] = [
     include_bytes!("attributes.rs"),
     include_bytes!("child.rs"),
     include_bytes!("dir.rs"),
@@ -30,6 +30,7 @@ const SOURCES: [&[u8]; 13] = [
     include_bytes!("stage.rs"),
     include_bytes!("sys.rs"),
     include_bytes!("tree.rs"),
+    include_bytes!("unix_connect.rs"),
 ];
 
 /// A number for these sources. It tells versions apart; it is no seal, and need not be one.

@@ -100,6 +100,13 @@ pub(crate) struct Walls {
     pub(crate) attribute_roots: Option<Vec<PathBuf>>,
 }
 
+impl Walls {
+    /// Whether the supervisor answers some of the command's system calls.
+    pub(super) fn needs_supervisor(&self) -> bool {
+        self.attribute_roots.is_some() || self.sockets == Sockets::Own
+    }
+}
+
 /// Which files may be used; everything else is refused by Landlock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rules {
@@ -135,12 +142,24 @@ pub(crate) enum Grant {
 /// Which sockets may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sockets {
-    /// Local ones and IP: the network namespace has nothing but its own loopback, or the network is on.
+    /// Local ones and IP: the network is on, or local sockets of other programs may be used.
     Ip,
+    /// The same in a network namespace with nothing but its own loopback. The supervisor makes all connections, so that none
+    /// leads to a local socket of a program outside.
+    Own,
+    /// The same without connections, where no supervisor can make them.
+    NoConnect,
     /// Pairs only, no addresses at all: there is no namespace, and the network is off.
     Pairs,
     /// IP, but no named local sockets: there is no namespace, and the network is on.
     IpWithoutLocal,
+}
+
+impl Sockets {
+    /// Whether the command has namespaces of its own.
+    pub(super) fn has_namespaces(self) -> bool {
+        matches!(self, Self::Ip | Self::Own | Self::NoConnect)
+    }
 }
 
 /// Limits of each command.

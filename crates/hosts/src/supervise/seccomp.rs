@@ -260,7 +260,7 @@ fn without_namespaces(out: &mut Vec<sock_filter>, attributes: Attributes) {
 /// All numbers that are refused whatever their arguments, in order.
 fn refused(sockets: Sockets, attributes: Attributes) -> Vec<u32> {
     // Sockets of every kind are for commands with namespaces only.
-    let shared = if sockets == Sockets::Ip { &[] } else { SHARED };
+    let shared = if sockets.has_namespaces() { &[] } else { SHARED };
     let foreign: &[i64] = if attributes == Attributes::Kernel { &[] } else { &FOREIGN_PROCESSES };
     let changing = if attributes == Attributes::Nobody { ATTRIBUTES } else { &[] };
     ordered(&[REFUSED, shared, foreign, changing].concat())
@@ -293,7 +293,9 @@ fn choices(numbers: &[u32], then: u32) -> Vec<sock_filter> {
 
 fn socket_rules(out: &mut Vec<sock_filter>, sockets: Sockets) {
     let families: &[i32] = match sockets {
-        Sockets::Ip => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        Sockets::Ip | Sockets::Own | Sockets::NoConnect => {
+            &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]
+        }
         Sockets::Pairs => &[libc::AF_UNIX],
         Sockets::IpWithoutLocal => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
@@ -308,8 +310,16 @@ fn socket_rules(out: &mut Vec<sock_filter>, sockets: Sockets) {
             out.push(load(argument(2)));
             unless(out, BPF_JEQ, 0, REFUSE);
         }
-        if sockets == Sockets::Pairs {
-            refuse_datagrams(out);
+        match sockets {
+            Sockets::Pairs => refuse_datagrams(out),
+            Sockets::Own | Sockets::NoConnect => {
+                let mut local = Vec::new();
+                refuse_datagrams(&mut local);
+                out.push(load(argument(0)));
+                out.push(jump(BPF_JEQ, libc::AF_UNIX as u32, 0, local.len() as u8));
+                out.extend(local);
+            }
+            Sockets::Ip | Sockets::IpWithoutLocal => {}
         }
     });
     block(out, libc::SYS_socketpair, |out| {
@@ -319,11 +329,16 @@ fn socket_rules(out: &mut Vec<sock_filter>, sockets: Sockets) {
             refuse_datagrams(out);
         }
     });
-    if sockets == Sockets::Pairs {
-        // A named socket of another program (docker, ssh-agent, D-Bus) is a way out that no file rule closes.
-        for number in [libc::SYS_connect, libc::SYS_bind] {
-            when(out, BPF_JEQ, number as u32, REFUSE);
+    // A named socket of another program (docker, ssh-agent, D-Bus) is a way out that no file rule closes.
+    match sockets {
+        Sockets::Pairs => {
+            for number in [libc::SYS_connect, libc::SYS_bind] {
+                when(out, BPF_JEQ, number as u32, REFUSE);
+            }
         }
+        Sockets::Own => when(out, BPF_JEQ, libc::SYS_connect as u32, NOTIFY),
+        Sockets::NoConnect => when(out, BPF_JEQ, libc::SYS_connect as u32, REFUSE),
+        Sockets::Ip | Sockets::IpWithoutLocal => {}
     }
 }
 
@@ -440,10 +455,10 @@ mod tests {
 
     #[test]
     fn every_number_of_the_list_is_refused_and_no_other() {
-        for sockets in [Sockets::Ip, Sockets::Pairs, Sockets::IpWithoutLocal] {
+        for sockets in [Sockets::Ip, Sockets::Own, Sockets::NoConnect, Sockets::Pairs, Sockets::IpWithoutLocal] {
             let listed = |number: i64| {
                 REFUSED.contains(&number)
-                    || sockets != Sockets::Ip && SHARED.contains(&number)
+                    || !sockets.has_namespaces() && SHARED.contains(&number)
                     || by_rule(number, sockets)
             };
             let by_filter = (0..1000).filter(|number| verdict(sockets, ARCH, *number, [0; 3]) == REFUSE);
@@ -508,7 +523,9 @@ mod tests {
     fn by_rule(number: i64, sockets: Sockets) -> bool {
         let always = [libc::SYS_socket, libc::SYS_socketpair];
         let pairs = [libc::SYS_connect, libc::SYS_bind];
-        always.contains(&number) || sockets == Sockets::Pairs && pairs.contains(&number)
+        always.contains(&number)
+            || sockets == Sockets::Pairs && pairs.contains(&number)
+            || sockets == Sockets::NoConnect && number == libc::SYS_connect
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -542,5 +559,18 @@ mod tests {
         assert!(!socket(Sockets::IpWithoutLocal, libc::AF_UNIX, libc::SOCK_STREAM, 0));
         assert_eq!(verdict(Sockets::Pairs, ARCH, libc::SYS_connect, [0; 3]), REFUSE);
         assert_eq!(verdict(Sockets::Ip, ARCH, libc::SYS_connect, [0; 3]), ALLOW);
+        for (sockets, connect) in [(Sockets::Own, NOTIFY), (Sockets::NoConnect, REFUSE)] {
+            assert_eq!(verdict(sockets, ARCH, libc::SYS_connect, [0; 3]), connect);
+            assert_eq!(verdict(sockets, ARCH, libc::SYS_bind, [0; 3]), ALLOW);
+            assert!(socket(sockets, libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0));
+            assert!(socket(sockets, libc::AF_UNIX, libc::SOCK_SEQPACKET, 0));
+            assert!(!socket(sockets, libc::AF_UNIX, libc::SOCK_DGRAM | cloexec, 0), "its messages name their receiver");
+            assert!(!socket(sockets, libc::AF_UNIX, libc::SOCK_RAW, 0));
+            assert!(socket(sockets, libc::AF_INET, libc::SOCK_DGRAM | cloexec, 0));
+            assert!(socket(sockets, libc::AF_INET6, libc::SOCK_STREAM, 0));
+            assert!(socket(sockets, libc::AF_NETLINK, libc::SOCK_RAW, 0));
+            let pair = |kind: i32| verdict(sockets, ARCH, libc::SYS_socketpair, [libc::AF_UNIX as u64, kind as u64, 0]);
+            assert_eq!([pair(libc::SOCK_STREAM), pair(libc::SOCK_DGRAM)], [ALLOW, REFUSE]);
+        }
     }
 }

@@ -170,9 +170,9 @@ fn start(
     tell: Option<dir::Tell>,
 ) -> io::Result<Result<(i32, Option<Notifier>), String>> {
     let sent = Sent::with(plan, sent);
-    let roots = plan.walls.as_ref().and_then(|walls| walls.attribute_roots.as_deref());
+    let supervised = plan.walls.as_ref().filter(|walls| walls.needs_supervisor());
     let (mut read, write) = io::pipe()?;
-    let (ours, theirs) = roots.map(|_| notify::channel()).transpose()?.unzip();
+    let (ours, theirs) = supervised.map(|_| notify::channel()).transpose()?.unzip();
     match sys::fork()? {
         Forked::Child => {
             drop((read, ours));
@@ -192,7 +192,8 @@ fn start(
                 return Ok(Err(error));
             }
             let listener = ours.as_ref().and_then(notify::receive_listener);
-            let notifier = listener.zip(roots).map(|(listener, roots)| Notifier::new(listener, roots));
+            let roots = supervised.and_then(|walls| walls.attribute_roots.as_deref()).unwrap_or_default();
+            let notifier = listener.map(|listener| Notifier::new(listener, roots));
             Ok(Ok((pid, notifier)))
         }
     }

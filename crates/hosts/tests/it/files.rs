@@ -11,11 +11,17 @@ use std::{
 
 use helve_contract::{
     Access, Error, FileFault, PathRules, Reading, Root, Workspace,
-    ports::{Change, Command, Expect, Find, Grep, Host as _, Kind, Network, Noise, Order, Output, Span, Streams},
+    ports::{
+        Change, Command, Expect, Find, Grep, Host as _, Kind, Network, Noise, Order, Output, SkipReason, Skipped, Span,
+        Streams,
+    },
 };
 use helve_hosts::Local;
 
-use crate::folder::{Folder, fault, now};
+use crate::{
+    folder::{Folder, fault, now},
+    hidden::run_as_nobody_in,
+};
 
 mod contract {
     use helve_hosts::Local;
@@ -422,6 +428,96 @@ async fn a_search_without_time_says_that_it_is_partial() {
     let host = Local::new().patience(std::time::Duration::ZERO);
     assert!(host.grep(&folder.path("."), &grep("needle")).await.unwrap().partial);
     assert!(host.find(&folder.path("."), &find("*")).await.unwrap().partial);
+}
+
+#[tokio::test]
+async fn a_match_in_a_very_long_line_comes_with_its_surroundings() {
+    let folder = Folder::new();
+    let line = format!("{}NEEDLE{}\n", "é".repeat(150_000), "x".repeat(1_000_000));
+    fs::write(folder.root().join("min.js"), format!("short\n{line}NEEDLE\n")).unwrap();
+    for (multiline, only_matching) in [(false, false), (true, false)] {
+        let wanted = Grep { multiline, only_matching, ..grep("NEEDLE") };
+        let found = Local::new().grep(&folder.path("."), &wanted).await.unwrap();
+        let hits = &found.files[0].hits;
+        assert_eq!((found.total, hits.len()), (2, 2));
+        let hit = &hits[0];
+        assert!(hit.text[hit.at..].starts_with(b"NEEDLE") && hit.text.len() < 8192, "{}", hit.text.len());
+        assert!(std::str::from_utf8(&hit.text).is_ok(), "cut between letters");
+        assert_eq!(hit.left_out.0 + hit.text.len() + hit.left_out.1, line.len() - 1);
+        assert_eq!((hits[1].text.as_slice(), hits[1].left_out), (b"NEEDLE".as_slice(), (0, 0)));
+    }
+    let whole = Local::new().grep(&folder.path("."), &Grep { only_matching: true, ..grep("x+") }).await.unwrap();
+    let hit = &whole.files[0].hits[0];
+    assert_eq!((hit.at, hit.left_out.0, hit.text.len() + hit.left_out.1), (0, 0, 1_000_000));
+}
+
+#[tokio::test]
+async fn a_search_says_what_it_left_out() {
+    let folder = Folder::new();
+    let host = Local::new();
+    fs::write(folder.root().join("a.txt"), "NEEDLE\n").unwrap();
+    fs::write(folder.root().join("plain.bin"), b"\0\x01nothing").unwrap();
+    let found = host.grep(&folder.path("."), &grep("NEEDLE")).await.unwrap();
+    assert_eq!((found.total_files, found.skipped), (1, Skipped::default()), "nothing that matters");
+
+    fs::write(folder.root().join("b.bin"), b"\0\0\0NEEDLE").unwrap();
+    let mut long = vec![b'y'; 70 << 20];
+    long.extend(b"NEEDLE\n");
+    fs::write(folder.root().join("long.txt"), &long).unwrap();
+    fs::File::create(folder.root().join("big.bin")).unwrap().set_len(9 << 20).unwrap();
+    let expected = vec![
+        ("b.bin".into(), SkipReason::BinaryMatch),
+        ("big.bin".into(), SkipReason::LargeBinary(8 << 20)),
+        ("long.txt".into(), SkipReason::LongLine(64 << 20)),
+    ];
+    let found = host.grep(&folder.path("."), &grep("NEEDLE")).await.unwrap();
+    assert_eq!((found.total_files, found.skipped.total, found.skipped.first), (1, 3, expected));
+    let one = host.grep(&folder.path("long.txt"), &grep("NEEDLE")).await.unwrap();
+    assert_eq!(one.skipped.first, [("long.txt".into(), SkipReason::LongLine(64 << 20))]);
+}
+
+/// Runs as an ordinary user, with a file of another owner that everybody may write.
+#[tokio::test]
+#[ignore = "a part of `another_owner_is_kept_or_reported`"]
+async fn as_nobody() {
+    let dir = std::env::var("HOME").unwrap();
+    let workspace = Workspace::new([Root::writable(&dir)], PathRules::default(), Reading::Absolute);
+    let at = |name: &str| workspace.at(Path::new(&dir), name, Access::Write).unwrap();
+    fs::create_dir(Path::new(&dir).join("sub")).unwrap();
+    let own = Local::new().write(&at("sub/own"), b"1", Expect::Anything).await.unwrap();
+    assert!(own.created && own.remarks.is_empty());
+    let again = Local::new().write(&at("sub/own"), b"2", Expect::Anything).await.unwrap();
+    assert_eq!(again.remarks, [""; 0]);
+    let foreign = Local::new().write(&at("foreign"), b"new", Expect::Anything).await.unwrap();
+    let told = foreign.remarks.join("\n");
+    assert!(told.contains("its owner is now user 65534 and was user 0"), "{told}");
+    assert_eq!(fs::metadata(Path::new(&dir).join("foreign")).unwrap().mode() & 0o777, 0o666);
+    let change = Change::Write { path: at("foreign2"), bytes: b"new".to_vec(), expect: Expect::Anything, like: None };
+    let told = Local::new().change(vec![change]).await.unwrap().join("\n");
+    assert!(told.contains("foreign2 was replaced by a new file") && told.contains("was user 0"), "{told}");
+}
+
+#[tokio::test]
+async fn another_owner_is_kept_or_reported() {
+    if !rustix::process::geteuid().is_root() {
+        println!("only root can make a file of another owner");
+        return;
+    }
+    let folder = Folder::new();
+    let file = folder.root().join("f");
+    fs::write(&file, "1").unwrap();
+    std::os::unix::fs::chown(&file, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let written = Local::new().write(&folder.to_write("f"), b"2", Expect::Anything).await.unwrap();
+    assert_eq!(written.remarks, [""; 0], "root keeps the owner");
+    let about = fs::metadata(&file).unwrap();
+    assert_eq!((about.uid(), about.gid(), about.mode() & 0o777), (65534, 65534, 0o640));
+    run_as_nobody_in("files::as_nobody", |home| {
+        for name in ["foreign", "foreign2"] {
+            fs::write(home.join(name), "old").unwrap();
+            fs::set_permissions(home.join(name), fs::Permissions::from_mode(0o666)).unwrap();
+        }
+    });
 }
 
 #[tokio::test]
