@@ -62,7 +62,7 @@ fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, Fault> {
     let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
     match unknown_name(settings, rule.tool()) {
         None => Ok(rule),
-        Some(why) => Err(Fault::usage(format!("{key}: `{text}`: {why}. Fix or remove the rule"))),
+        Some(why) => Err(Fault::usage(format!("{key}: `{text}`: {why} Fix or remove the rule."))),
     }
 }
 
@@ -108,5 +108,5 @@ fn unknown_name(settings: &Settings, name: &str) -> Option<String> {
 }
 
 fn suggestion(near: &[&str]) -> String {
-    near.first().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    near.first().map_or_else(|| ".".to_owned(), |name| format!(". Did you mean `{name}`?"))
 }

@@ -73,7 +73,7 @@ fn a_rule_about_a_command_holds_for_tests_too() {
 fn a_rule_about_no_tool_stops_the_start() {
     let desk = Desk::new();
     for (rule, said) in [
-        ("bsah(rm)", "did you mean `Bash`"),
+        ("bsah(rm)", "Did you mean `bash`? Fix or remove the rule."),
         ("Reed", "no tool of any dialect"),
         ("mcp__files__read", "no MCP server `files` is configured"),
     ] {
