@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use helve_contract::{
     jiff::Timestamp,
-    ports::{Message, Part, SessionRecord, Sessions, Speaker, Spent, Which},
+    ports::{Message, Part, SESSION_LEASE, SessionRecord, Sessions, Speaker, Spent, Which},
 };
 use helve_store::Sqlite;
 use serde_json::{Value, json};
@@ -280,11 +280,14 @@ fn conversations(report: &mut Report) -> Result<()> {
     };
     runtime.block_on(async {
         for at in 0..100 {
-            store.begin(&record(&format!("s{at}"))).await.map_err(said)?;
+            let id = format!("s{at}");
+            let lease = store.claim_session(&id, "bench", SESSION_LEASE).await.map_err(said)?;
+            store.begin(&lease, &record(&id)).await.map_err(said)?;
         }
         let batch: Vec<Message> = (0..100).map(|_| message()).collect();
+        let lease = store.claim_session("s7", "bench", SESSION_LEASE).await.map_err(said)?;
         for _ in 0..megabytes {
-            store.append("s7", &batch, Spent::default()).await.map_err(said)?;
+            store.append(&lease, &batch, Spent::default()).await.map_err(said)?;
         }
         anyhow::Ok(())
     })?;
@@ -307,6 +310,7 @@ fn conversations(report: &mut Report) -> Result<()> {
 fn record(id: &str) -> SessionRecord {
     SessionRecord {
         id: id.to_owned(),
+        label: None,
         parent: None,
         user: "me".to_owned(),
         agent: "main".to_owned(),

@@ -6,10 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use helve_contract::{
-    jiff::Timestamp,
-    ports::{NewNote, Notes, Recall},
-};
+use helve_contract::ports::{NewNote, Notes, Recall};
 use helve_store::Sqlite;
 use rusqlite::{Connection, params};
 
@@ -34,11 +31,10 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
              CREATE VIRTUAL TABLE notes USING fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2'); BEGIN",
         )?;
         let mut dice = Dice(many as u64);
-        for n in 0..many {
+        for _ in 0..many {
             let text = dice.sentence(&words, 10, 30);
-            let at = Timestamp::from_second(1_700_000_000 + n as i64 * 3_600)?;
             let note = NewNote { text: text.clone(), ..NewNote::default() };
-            runtime.block_on(store.save_note("me", &note, at)).map_err(said)?;
+            runtime.block_on(store.save_note("me", &note)).map_err(said)?;
             plain.execute("INSERT INTO notes (text) VALUES (?1)", params![text])?;
         }
         plain.execute_batch("COMMIT")?;

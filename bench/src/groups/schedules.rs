@@ -10,7 +10,7 @@ use helve_agent::scheduler::{Fire, Fired, Scheduler, Settings};
 use helve_contract::{
     CancellationToken, async_trait,
     jiff::Timestamp,
-    ports::{Cadence, Missed, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules, WallClock},
+    ports::{Cadence, Missed, Notification, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
 };
 use helve_store::Sqlite;
 
@@ -57,7 +57,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             anyhow::Ok(())
         })?;
         Ok(Box::new(move |times| {
-            (0..times).try_for_each(|_| runtime.block_on(store.due(now, DUE)).map(drop).map_err(|it| anyhow!("{it}")))
+            (0..times).try_for_each(|_| runtime.block_on(store.due(DUE)).map(drop).map_err(|it| anyhow!("{it}")))
         }))
     };
     report.grow(("look up what is due", "schedules"), &[100, 1_000, 10_000, 100_000], &mut [("helve", &mut grown)])
@@ -79,10 +79,10 @@ async fn measured(store: Sqlite, all: usize) -> Result<Told> {
     }
     let store = Arc::new(store);
     let settings = Settings { max_concurrent: DUE, ..Settings::default() };
-    let driver = Scheduler::new(store.clone(), Arc::new(WallClock), Arc::new(Nothing), settings).map_err(said)?;
+    let driver = Scheduler::new(store.clone(), Arc::new(Nothing), settings).map_err(said)?;
     // The first look minds the clock, and has nothing to run yet.
     let begun = Instant::now();
-    store.due(now, DUE).await.map_err(said)?;
+    store.due(DUE).await.map_err(said)?;
     let looked = begun.elapsed();
     let begun = Instant::now();
     let tick = driver.tick().await.map_err(said)?;

@@ -8,9 +8,10 @@ use std::{
 
 use helve_contract::{
     CancellationToken, Error, Result, Session,
-    ports::{Attachment, Message, Part, Spent},
+    ports::{Attachment, HeldLease, InboxItem, Message, Part, SESSION_LEASE, Spent},
 };
 use helve_engine::Engine;
+use tokio::task::JoinHandle;
 
 use crate::{Event, Need, Watcher, Workshop, attachments, history::History, model::Model, turn::Turn};
 
@@ -187,7 +188,28 @@ impl Agent {
             return Ok(false);
         }
         let cancel = self.handle.arm();
-        Turn::open(self, None, &cancel).await?.squeeze(2).await
+        let held = self.session.hold().await?;
+        let squeezed = {
+            let _renewing = Renewing::start(&held, &cancel);
+            async { Turn::open(self, &held, None, &cancel).await?.squeeze(2).await }.await
+        };
+        self.session.release(held).await?;
+        squeezed
+    }
+
+    /// Leaves something in the conversation between two turns. While another process works in it, that one moves it in.
+    pub async fn leave(&self, item: &InboxItem) -> Result<()> {
+        let store = &self.session.ports.store;
+        store.post(&self.session.id, item).await?;
+        match self.session.hold().await {
+            Ok(held) => {
+                let moved = store.take_inbox(&held.get()).await;
+                self.session.release(held).await?;
+                moved.map(drop)
+            }
+            Err(Error::SessionHeld(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn work(&self, said: Option<(Vec<Part>, Vec<Attachment>)>) -> Result<Outcome> {
@@ -201,17 +223,60 @@ impl Agent {
                 Some(words)
             }
         };
-        let mut outcome = Turn::open(self, words, &cancel).await?.run().await?;
-        while outcome.ended == Ended::Done
-            && let Some(next) = self.handle.next_follow_up()
-        {
-            let more = Turn::open(self, Some(vec![text(&next)]), &cancel).await?.run().await?;
-            outcome = outcome.then(more);
-        }
+        let held = self.session.hold().await?;
+        let outcome = {
+            let _renewing = Renewing::start(&held, &cancel);
+            self.work_holding(&held, words, &cancel).await
+        };
+        self.session.release(held).await?;
+        let outcome = outcome?;
         // What was approved with a plan holds for its work, which is over.
         self.session.set_plan_rules(Vec::new());
         (self.watcher)(&Event::Ended(outcome.clone()));
         Ok(outcome)
+    }
+}
+
+impl Agent {
+    async fn work_holding(
+        &self,
+        held: &Arc<HeldLease>,
+        words: Option<Vec<Part>>,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome> {
+        let mut outcome = Turn::open(self, held, words, cancel).await?.run().await?;
+        while outcome.ended == Ended::Done
+            && let Some(next) = self.handle.next_follow_up()
+        {
+            let more = Turn::open(self, held, Some(vec![text(&next)]), cancel).await?.run().await?;
+            outcome = outcome.then(more);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Renews the lease of a session while a turn runs. A turn whose lease was lost is cancelled at once.
+struct Renewing(JoinHandle<()>);
+
+impl Renewing {
+    fn start(held: &Arc<HeldLease>, cancel: &CancellationToken) -> Self {
+        let (held, cancel) = (Arc::downgrade(held), cancel.clone());
+        Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SESSION_LEASE / 3).await;
+                let Some(held) = held.upgrade() else { return };
+                // A store that cannot be reached may come back; every write is checked by itself.
+                if matches!(held.renew().await, Err(Error::LeaseLost(_))) {
+                    return cancel.cancel();
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use helve_contract::{
-    Result, Session,
+    Error, Result, Session,
     jiff::SignedDuration,
-    ports::{Message, Part, Retitle, SessionRecord, Speaker, Spent},
+    ports::{HeldLease, Lease, Message, Part, Retitle, SessionRecord, Speaker, Spent},
 };
 
 use crate::{Agent, model::INTERRUPTED, prompt};
@@ -26,6 +26,8 @@ pub(crate) struct History {
     /// What the model sees, oldest first; a summary of what is left out stands first.
     pub(crate) view: Vec<Message>,
     record: Option<SessionRecord>,
+    /// The right to write; a history without it is only read.
+    held: Option<Arc<HeldLease>>,
 }
 
 impl History {
@@ -33,26 +35,57 @@ impl History {
     pub(crate) async fn load(agent: &Agent) -> Result<Self> {
         let session = agent.session.clone();
         let record = session.ports.store.conversation(&session.id).await?;
-        let mut history = Self { session, view: Vec::new(), record };
-        if let Some(record) = &history.record {
-            let from = record.view_from.unwrap_or(0);
-            history.view = history.since(from).await?;
-            if history.view.is_empty() && from > 0 {
-                // What was kept in view was taken back; the older messages are all there is.
-                history.view = history.since(0).await?;
-            }
+        let mut history = Self { session, view: Vec::new(), record, held: None };
+        history.read().await?;
+        history.recall_taint(&history.view);
+        Ok(history)
+    }
+
+    /// The same, to be written to while this lease is held.
+    pub(crate) fn holding(self, held: Arc<HeldLease>) -> Self {
+        Self { held: Some(held), ..self }
+    }
+
+    /// Reads what the model sees.
+    async fn read(&mut self) -> Result<()> {
+        let Some(record) = &self.record else { return Ok(()) };
+        let from = record.view_from.unwrap_or(0);
+        self.view = self.since(from).await?;
+        if self.view.is_empty() && from > 0 {
+            // What was kept in view was taken back; the older messages are all there is.
+            self.view = self.since(0).await?;
         }
-        for message in &history.view {
+        Ok(())
+    }
+
+    fn recall_taint(&self, messages: &[Message]) {
+        for message in messages {
             for part in &message.parts {
                 match part {
-                    Part::ToolResult { content, .. } => history.session.taint.recalls(content),
+                    Part::ToolResult { content, .. } => self.session.taint.recalls(content),
                     // The text of a file that was attached. The name of an image tells nothing about its content.
-                    Part::Text { text } if message.role == Speaker::User => history.session.taint.recalls(text),
+                    Part::Text { text } if message.role == Speaker::User => self.session.taint.recalls(text),
                     _ => {}
                 }
             }
         }
-        Ok(history)
+    }
+
+    fn lease(&self) -> Result<Lease> {
+        let held = self.held.as_ref().ok_or_else(|| Error::LeaseLost(self.session.id.clone()))?;
+        Ok(held.get())
+    }
+
+    /// Moves messages that others left for this conversation to its end.
+    pub(crate) async fn take_inbox(&mut self) -> Result<()> {
+        let moved = self.session.ports.store.take_inbox(&self.lease()?).await?;
+        self.recall_taint(&moved.messages);
+        if moved.undone {
+            self.record = self.session.ports.store.conversation(&self.session.id).await?;
+            return self.read().await;
+        }
+        self.view.extend(moved.messages);
+        Ok(())
     }
 
     async fn since(&self, from: u64) -> Result<Vec<Message>> {
@@ -87,7 +120,7 @@ impl History {
         if let Some(record) = &self.record {
             if record.model != model {
                 let change = Retitle { model: Some(model), ..Retitle::default() };
-                self.session.ports.store.retitle(&self.session.id, &change).await?;
+                self.session.ports.store.retitle(&self.lease()?, &change).await?;
             }
             return Ok(());
         }
@@ -96,6 +129,7 @@ impl History {
         let folder = session.workspace.roots().first().map_or_else(PathBuf::new, |it| it.dir.clone());
         let record = SessionRecord {
             id: session.id.clone(),
+            label: session.label.clone(),
             parent: agent.parent.clone(),
             user: session.user.clone(),
             agent: session.agent.clone(),
@@ -109,8 +143,7 @@ impl History {
             created: now,
             updated: now,
         };
-        session.ports.store.begin(&record).await?;
-        self.record = Some(record);
+        self.record = Some(session.ports.store.begin(&self.lease()?, &record).await?);
         Ok(())
     }
 
@@ -141,10 +174,11 @@ impl History {
     /// Adds a message. When this returns it is kept.
     pub(crate) async fn add(&mut self, role: Speaker, parts: Vec<Part>, spent: Spent) -> Result<u64> {
         let mut message = self.message(role, parts);
-        message.seq = self.session.ports.store.append(&self.session.id, std::slice::from_ref(&message), spent).await?;
-        let seq = message.seq;
+        let lease = self.lease()?;
+        let added = self.session.ports.store.append(&lease, std::slice::from_ref(&message), spent).await?;
+        (message.seq, message.created) = (added.last, added.at);
         self.view.push(message);
-        Ok(seq)
+        Ok(added.last)
     }
 
     /// Answers calls whose results were never kept: it is not known whether they ran, so they do not run again.
@@ -169,7 +203,7 @@ impl History {
         let kept_from = self.view.get(older).map(|it| it.seq);
         let seq = self.add(Speaker::System, vec![Part::Text { text: summary }], spent).await?;
         let change = Retitle { view_from: Some(kept_from.unwrap_or(seq)), ..Retitle::default() };
-        self.session.ports.store.retitle(&self.session.id, &change).await?;
+        self.session.ports.store.retitle(&self.lease()?, &change).await?;
         if let Some(summary) = self.view.pop() {
             self.view.splice(..older, [summary]);
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use helve_contract::{
     CancellationToken, Result,
-    ports::{Part, Speaker, Spent},
+    ports::{HeldLease, Part, Speaker, Spent},
 };
 use helve_engine::Mode;
 use serde_json::Value;
@@ -73,14 +73,20 @@ impl Clock {
 
 impl<'a> Turn<'a> {
     /// Begins a turn: the history is loaded and mended, the user's words are kept.
-    pub(crate) async fn open(agent: &'a Agent, words: Option<Vec<Part>>, above: &CancellationToken) -> Result<Self> {
-        let mut history = History::load(agent).await?;
+    pub(crate) async fn open(
+        agent: &'a Agent,
+        held: &Arc<HeldLease>,
+        words: Option<Vec<Part>>,
+        above: &CancellationToken,
+    ) -> Result<Self> {
+        let mut history = History::load(agent).await?.holding(held.clone());
         history.begin(agent, words.as_deref().unwrap_or_default()).await?;
         let mended = history.mend().await?;
         if mended > 0 {
             let words = format!("{mended} calls were interrupted; they do not run again");
             (agent.watcher)(&Event::Notice(words));
         }
+        history.take_inbox().await?;
         let mut answered = None;
         match words.filter(|it| !it.is_empty()) {
             Some(words) => {
@@ -163,6 +169,8 @@ impl<'a> Turn<'a> {
         for words in self.agent.handle.take_steering() {
             self.history.add(Speaker::User, vec![Part::Text { text: words }], Spent::default()).await?;
         }
+        // Every call has its result here, so a message from outside stands between none of them.
+        self.history.take_inbox().await?;
         self.take_charges();
         if let Some(ended) = self.over() {
             return Ok(Some(ended));

@@ -9,8 +9,8 @@ use std::{
 use crate::{
     Access, CancellationToken, Error, Limit, Port, PortSet, Result, SafePath, Taint, Workspace,
     ports::{
-        Agents, Channels, Clock, Documents, Host, NoAgents, NoChannels, NoDocuments, NoStore, NoTasks, NoWeb, Nobody,
-        Scheduling, Store, Tasks, User, WallClock, Web,
+        Agents, Channels, Clock, Documents, HeldLease, Host, Leases, NoAgents, NoChannels, NoDocuments, NoStore,
+        NoTasks, NoWeb, Nobody, Scheduling, Store, Tasks, User, WallClock, Web,
     },
 };
 
@@ -98,6 +98,8 @@ pub struct Errand {
 pub struct Session {
     /// Its id; background tasks and the like are bound to it.
     pub id: String,
+    /// A name by which people and programs find it in its workspace.
+    pub label: Option<String>,
     /// Whose it is.
     pub user: String,
     /// Which agent speaks.
@@ -122,6 +124,7 @@ pub struct Session {
     pub taint: Taint,
     /// Random letters that only this session knows, where its id may be known to others.
     pub salt: String,
+    leases: Leases,
     dir: Mutex<Option<SafePath>>,
     plan_rules: Mutex<Vec<String>>,
 }
@@ -132,6 +135,7 @@ impl Session {
     pub fn new(id: impl Into<String>, workspace: Workspace, ports: Ports) -> Self {
         Self {
             id: id.into(),
+            label: None,
             user: "user".into(),
             agent: "main".into(),
             role: None,
@@ -144,6 +148,7 @@ impl Session {
             scheduling: Scheduling::default(),
             taint: Taint::new(),
             salt: String::new(),
+            leases: Leases::default(),
             dir: Mutex::new(None),
             plan_rules: Mutex::default(),
         }
@@ -154,6 +159,7 @@ impl Session {
     pub fn within(&self, workspace: Workspace) -> Self {
         Self {
             id: self.id.clone(),
+            label: self.label.clone(),
             user: self.user.clone(),
             agent: self.agent.clone(),
             role: self.role.clone(),
@@ -166,9 +172,43 @@ impl Session {
             scheduling: self.scheduling.clone(),
             taint: self.taint.clone(),
             salt: self.salt.clone(),
+            leases: self.leases.clone(),
             dir: Mutex::new(None),
             plan_rules: Mutex::default(),
         }
+    }
+
+    /// The name by which people and programs know it: its label, or else its id.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Claims this session in the store, or shares the lease that is held already. Fails with
+    /// [`Error::SessionHeld`] while another process works in it.
+    pub async fn hold(&self) -> Result<Arc<HeldLease>> {
+        self.leases.hold(&self.ports.store, &self.id).await
+    }
+
+    /// Gives the lease back, unless another part of this session still uses it.
+    pub async fn release(&self, held: Arc<HeldLease>) -> Result<()> {
+        self.leases.release(held).await
+    }
+
+    /// Writes one of the small records of this session, under its lease.
+    pub async fn write_slate(&self, name: &str, value: serde_json::Value) -> Result<()> {
+        let held = self.hold().await?;
+        let written = self.ports.store.write_slate(&held.get(), name, value).await;
+        self.release(held).await?;
+        written
+    }
+
+    /// Removes one of the small records of this session, under its lease. Whether there was one.
+    pub async fn wipe_slate(&self, name: &str) -> Result<bool> {
+        let held = self.hold().await?;
+        let wiped = self.ports.store.wipe_slate(&held.get(), name).await;
+        self.release(held).await?;
+        wiped
     }
 
     /// The ports that this session has.

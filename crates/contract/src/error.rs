@@ -4,6 +4,8 @@ use std::{convert::Infallible, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ports::SessionHolder;
+
 /// Why a call did not do its work. Every variant but the last is written for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,6 +32,13 @@ pub enum Error {
         /// What is the matter.
         fault: FileFault,
     },
+    /// The lease that the write carried is stale: another owner has claimed the key since. Stop at once, write nothing
+    /// more, and read the present state before a new claim.
+    #[error("another process has taken over {0}, so nothing was written; load it again and retry")]
+    LeaseLost(String),
+    /// Another owner holds the session.
+    #[error("{}", Held(.0))]
+    SessionHeld(Box<SessionHolder>),
     /// The work itself failed, in words the model can act on.
     #[error("{0}")]
     Failed(String),
@@ -60,6 +69,21 @@ impl Error {
     /// Something is the matter with a file.
     pub fn file(path: impl fmt::Display, fault: FileFault) -> Self {
         Self::File { path: path.to_string(), fault }
+    }
+}
+
+/// Who holds a session, and what to do about it.
+struct Held<'a>(&'a SessionHolder);
+
+impl fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SessionHolder { session, host, pid, since, .. } = self.0;
+        let since = since.strftime("%Y-%m-%dT%H:%M:%SZ");
+        write!(
+            f,
+            "session {session} is in use by process {pid} on {host} since {since}. Wait until its turn ends or stop \
+             that process, then retry"
+        )
     }
 }
 

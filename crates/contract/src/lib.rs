@@ -8,6 +8,7 @@ mod effects;
 mod entry;
 mod error;
 mod fold;
+pub mod ids;
 mod invisible;
 pub mod json;
 mod mime;

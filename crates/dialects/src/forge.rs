@@ -102,6 +102,8 @@ fn error(_: &str, error: &Error) -> Reply {
         Error::Timeout(_) => "TIMEOUT",
         Error::Cancelled => "CANCELLED",
         Error::File { .. } => "FILE_ERROR",
+        Error::LeaseLost(_) => "LEASE_LOST",
+        Error::SessionHeld(_) => "SESSION_HELD",
         Error::Failed(_) => "FAILED",
         Error::Internal(_) => "INTERNAL_ERROR",
     };

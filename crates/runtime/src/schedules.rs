@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving, ToOrigin};
-use helve_contract::ports::{Scheduling, WallClock};
+use helve_contract::ports::Scheduling;
 
 use crate::{config::Settings, fault::Fault, workshop::Bench};
 
@@ -53,5 +53,5 @@ pub fn driver_beside(
     fire.budget.cost = Some(settings.config.schedule.max_cost);
     let store = bench.store().clone();
     let notify = Arc::new(ToOrigin { store: store.clone(), live, next: notify });
-    Ok(Scheduler::new(store, Arc::new(WallClock), Arc::new(fire), driving(settings))?.telling(notify))
+    Ok(Scheduler::new(store, Arc::new(fire), driving(settings))?.telling(notify))
 }

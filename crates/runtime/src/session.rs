@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 
 use helve_agent::Need;
 use helve_contract::{
-    Access, Port, PortSet, Ports, Reading, Session,
+    Access, Port, PortSet, Ports, Reading, Session, ids,
     ports::{Host, Nobody, User},
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Gate, LimitSettings, Listener, Mode, ModeSwitch, Spill};
@@ -19,7 +19,6 @@ use crate::{
     knobs::SettingsUser,
     outside, schedules,
     setup::{self, HAND, Room, Wish},
-    state,
     undo::Remembering,
     web,
     workshop::{Bench, Reach, Somebody},
@@ -56,13 +55,14 @@ pub struct OpenSession {
 pub struct SessionBuilder<'a> {
     bench: &'a Bench,
     need: Need,
+    label: Option<String>,
     caller: Caller,
 }
 
 impl<'a> SessionBuilder<'a> {
     /// A session for this need, whose calls a model makes.
     pub fn new(bench: &'a Bench, need: Need) -> Self {
-        Self { bench, need, caller: Caller::default() }
+        Self { bench, need, label: None, caller: Caller::default() }
     }
 
     /// Says who makes the calls.
@@ -76,11 +76,26 @@ impl<'a> SessionBuilder<'a> {
     }
 
     /// Builds the engine and the session.
-    pub fn build(self) -> Result<OpenSession, Fault> {
+    pub fn build(mut self) -> Result<OpenSession, Fault> {
+        self.identify()?;
         match self.need.parent.clone() {
             None => self.top(),
             Some(parent) => self.child(&parent),
         }
+    }
+
+    /// Gives the session its identity. What is no UUID is a label, which names one session of this user in this
+    /// workspace; without either the session is new.
+    fn identify(&mut self) -> Result<(), Fault> {
+        let need = &mut self.need;
+        if need.id.is_empty() {
+            need.id = ids::new_id();
+        } else if !ids::is_id(&need.id) {
+            let label = folder_name(&need.id)?.to_owned();
+            need.id = self.bench.labelled_id(&label, need.user.as_deref(), need.workspace.as_deref());
+            self.label = Some(label);
+        }
+        Ok(())
     }
 
     fn top(&self) -> Result<OpenSession, Fault> {
@@ -94,7 +109,8 @@ impl<'a> SessionBuilder<'a> {
         let dialect = helve_dialects::with_agent_kinds(dialect, &kinds.listed());
         let lasting = dialect.reading == Reading::Virtual || !matches!(self.caller, Caller::Person);
         let wish = Wish {
-            run: folder_name(&need.id)?.to_owned(),
+            run: need.id.clone(),
+            is_kept: self.label.as_deref() == Some(HAND),
             top: need.workspace.clone().filter(|it| *it != bench.settings().workspace),
             reading: dialect.reading,
             lasting,
@@ -284,7 +300,9 @@ impl<'a> SessionBuilder<'a> {
             }
             _ => {
                 let keeps_stdout_free = !matches!(self.caller, Caller::Person);
-                setup::events(bench.settings(), bench.state(), folder_name(&need.id)?, keeps_stdout_free)?
+                // Calls by hand have one record for all workspaces.
+                let run = self.label.as_deref().filter(|it| *it == HAND).unwrap_or(&need.id);
+                setup::events(bench.settings(), bench.state(), run, keeps_stdout_free)?
             }
         };
         let Some(listener) = bench.ear.get().cloned() else { return Ok(events) };
@@ -301,6 +319,7 @@ impl<'a> SessionBuilder<'a> {
 
     /// Whose the session is, and who speaks in it.
     fn name(&self, session: &mut Session) {
+        session.label.clone_from(&self.label);
         if let Some(user) = &self.need.user {
             session.user.clone_from(user);
         }
@@ -321,7 +340,7 @@ fn inherit(session: &mut Session, from: &Session) {
 /// A further session of the same engine and workspace, for another client of a server.
 pub fn sibling(bench: &Bench, first: &OpenSession) -> Result<Arc<Session>, Fault> {
     let from = &first.session;
-    let mut session = Session::new(state::random_id()?, from.workspace.clone(), from.ports.clone());
+    let mut session = Session::new(ids::new_id(), from.workspace.clone(), from.ports.clone());
     inherit(&mut session, from);
     session.role.clone_from(&from.role);
     session.agent.clone_from(&from.agent);
@@ -345,11 +364,11 @@ fn dialect(name: &str) -> Result<Dialect, Fault> {
     helve_dialects::by_name(name).ok_or_else(|| Fault::usage(format!("there is no dialect `{name}`")))
 }
 
-/// An id that can name a folder.
+/// A label that can name a folder.
 fn folder_name(id: &str) -> Result<&str, Fault> {
     let plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_' || it == '.' || it == ':';
     if id.is_empty() || id.len() > 128 || id.starts_with('.') || !id.chars().all(plain) {
-        return Err(Fault::usage(format!("`{}` cannot be the id of a session", id.escape_debug())));
+        return Err(Fault::usage(format!("`{}` cannot be the name of a session", id.escape_debug())));
     }
     Ok(id)
 }

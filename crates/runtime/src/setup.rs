@@ -3,13 +3,13 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use helve_contract::{
     Access, Call, CancellationToken, Effects, Entry, Glob, PathRule, PathRules, Port, Ports, Reading, Reply, Root,
-    Session, Workspace,
+    Session, Workspace, ids,
     ports::{Host, State, Store, Tasks},
 };
 use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode};
@@ -43,6 +43,9 @@ const LARGEST_RECORD: u64 = 64 << 20;
 struct Leftovers {
     state: PathBuf,
     run: String,
+    scratch: PathBuf,
+    /// Whether its folders stay for the next process.
+    is_kept: bool,
     /// How long outputs are kept.
     keep: Duration,
 }
@@ -52,10 +55,10 @@ const RECORDS: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        let [tmp, spill, runs] = ["tmp", "spill", "runs"].map(|it| self.state.join(it));
-        // What is called by hand shares one folder, which stays.
-        if self.run != HAND {
-            _ = fs::remove_dir_all(tmp.join(&self.run));
+        let [spill, runs] = ["spill", "runs"].map(|it| self.state.join(it));
+        // What is called by hand in a workspace shares its folders, which stay.
+        if !self.is_kept {
+            _ = fs::remove_dir_all(&self.scratch);
             _ = fs::remove_dir(spill.join(&self.run));
             let record = runs.join(&self.run).join(RECORD);
             if record.metadata().is_ok_and(|it| it.len() == 0) && fs::remove_file(record).is_ok() {
@@ -207,21 +210,31 @@ pub struct Wish {
     pub reads: Vec<PathBuf>,
     /// Whether the process ends after one call.
     pub one_call: bool,
+    /// Whether its folders stay for the next process: calls by hand are one session.
+    pub is_kept: bool,
+}
+
+/// The folder for temporary files of a session. Each process has its own, so that the end of one removes nothing of
+/// another that is in the same session.
+fn scratch(state: &Path, run: &str, is_kept: bool) -> PathBuf {
+    static PROCESS: LazyLock<String> = LazyLock::new(ids::new_id);
+    let name = if is_kept { run.to_owned() } else { format!("{run}.{}", *PROCESS) };
+    state.join("tmp").join(name)
 }
 
 /// Makes a room by the settings.
 pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
-    let Wish { run, top, reading, lasting, reads, one_call } = wish;
+    let Wish { run, top, reading, lasting, reads, one_call, is_kept } = wish;
+    let scratch = scratch(state, &run, is_kept);
     let top = shell::far_workspace(settings)?.or(top);
     let spill = state.join("spill").join(&run);
     state::private(&state.join("spill"))?;
     state::private(&spill)?;
-    let mut roots = roots(settings, top.as_deref(), reading, (state, &run))?;
+    let mut roots = roots(settings, top.as_deref(), reading, (state, &scratch))?;
     roots.insert(1, Root::readable(&spill).named("spill"));
     roots.extend(reads.into_iter().map(Root::readable));
-    let leftovers = Leftovers { state: state.to_owned(), run: run.clone(), keep: keep(settings) };
+    let leftovers = Leftovers { state: state.to_owned(), run, scratch: scratch.clone(), is_kept, keep: keep(settings) };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
-    let scratch = state.join("tmp").join(&run);
     if lasting {
         state::private(&state.join("tmp"))?;
         state::private(&scratch)?;
@@ -369,7 +382,7 @@ fn roots(
     settings: &Settings,
     top: Option<&Path>,
     reading: Reading,
-    (state, run): (&Path, &str),
+    (state, scratch): (&Path, &Path),
 ) -> Result<Vec<Root>, Fault> {
     let mut first = Root::writable(top.unwrap_or(&settings.workspace)).named("shared");
     if top.is_none() && settings.workspace_as_given != settings.workspace {
@@ -377,9 +390,9 @@ fn roots(
     }
     let mut roots = vec![first];
     if reading == Reading::Virtual {
-        let (tmp, vault) = (state.join("tmp").join(run), state.join("vault"));
+        let (tmp, vault) = (scratch, state.join("vault"));
         state::private(&state.join("tmp"))?;
-        state::private(&tmp)?;
+        state::private(tmp)?;
         state::private(&vault)?;
         roots.push(Root::writable(tmp).named("tmp"));
         roots.push(Root::readable(vault).named("vault"));

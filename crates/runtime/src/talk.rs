@@ -1,11 +1,14 @@
 //! Conversations: finding one, beginning one, taking one up again.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use helve_agent::{Agent, Inbox, Need, Seat, Supervisor, Watcher, Workshop as _, prompt};
-use helve_contract::ports::{SessionRecord, Store, Which};
+use helve_contract::{
+    Error, ids,
+    ports::{SessionRecord, Store, Which},
+};
 
-use crate::{fault::Fault, setup, state, workshop::Bench};
+use crate::{fault::Fault, setup, workshop::Bench};
 
 /// Which conversation is wanted.
 #[derive(Clone, Debug, Default)]
@@ -57,12 +60,16 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
                 record.id, record.workspace
             )));
         }
+        if let Some(holder) = bench.store().session_holder(&record.id).await? {
+            return Err(Error::SessionHeld(Box::new(holder)).into());
+        }
     }
     let need = Need {
-        id: record.as_ref().map_or_else(state::random_id, |it| Ok(it.id.clone()))?,
+        id: record.as_ref().map_or_else(ids::new_id, |it| it.id.clone()),
         dialect: record.as_ref().map(|it| it.dialect.clone()).or(how.dialect),
         user: record.as_ref().map(|it| it.user.clone()),
         agent: record.as_ref().map(|it| it.agent.clone()),
+        reads: record.as_ref().and_then(|it| former_spill(bench, it)).into_iter().collect(),
         ..Need::default()
     };
     let supervisor = bench.supervisor(need.dialect.as_deref().unwrap_or(bench.settings().dialect()));
@@ -84,6 +91,13 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
     Ok(Talk { agent, supervisor, seat, resumed: record.is_some() })
 }
 
+/// The folder of saved outputs that a session had before sessions had UUIDs. Its messages name files in it.
+fn former_spill(bench: &Bench, record: &SessionRecord) -> Option<PathBuf> {
+    let is_former = |it: &&String| it.len() == 16 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let folder = bench.state().join("spill").join(record.label.as_ref().filter(is_former)?);
+    folder.is_dir().then_some(folder)
+}
+
 /// The last conversation of this workspace.
 async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     let workspace = bench.settings().workspace.to_string_lossy().into_owned();
@@ -97,10 +111,21 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     })
 }
 
-/// The conversation of this user whose id begins so. Those of other users are answered like missing ones.
+/// The conversation of this user with this id or label, or whose id begins so. Those of other users are answered like
+/// missing ones.
 pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, Fault> {
     if let Some(record) = store.conversation(id).await?.filter(|it| it.user == user) {
         return Ok(record);
+    }
+    let labelled = Which { user: Some(user.to_owned()), label: Some(id.to_owned()), most: 2, ..Which::default() };
+    match store.conversations(&labelled).await? {
+        (mut found, 1) => return Ok(found.remove(0)),
+        (_, 0) => {}
+        _ => {
+            return Err(Fault::usage(format!(
+                "several conversations have the label `{id}`; name one by its id, which `helve sessions list` shows"
+            )));
+        }
     }
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {

@@ -15,7 +15,7 @@ use helve_agent::{
     model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
 };
 use helve_contract::{
-    Error, Result, Session,
+    Error, Result, Session, ids,
     ports::{Agents, NoAgents, Store, User},
 };
 use helve_engine::{Approver, Dialect, Engine, Mode, ModeSwitch};
@@ -129,8 +129,15 @@ impl Bench {
             None
         } else {
             let run = state::random_id()?;
-            let wish =
-                Wish { run, top: None, reading: dialect.reading, lasting: false, reads: Vec::new(), one_call: false };
+            let wish = Wish {
+                run,
+                top: None,
+                reading: dialect.reading,
+                lasting: false,
+                reads: Vec::new(),
+                one_call: false,
+                is_kept: false,
+            };
             Some(setup::room(&settings, &state, wish)?)
         };
         for note in runtime.block_on(shell::recover(&settings))? {
@@ -189,6 +196,14 @@ impl Bench {
     /// The settings that tools of every session read and set.
     pub fn knobs(&self) -> &Arc<SessionKnobs> {
         &self.knobs
+    }
+
+    /// The id of the session that has this label, of this user (else the configured one) in this workspace (else the
+    /// configured one).
+    pub fn labelled_id(&self, label: &str, user: Option<&str>, workspace: Option<&Path>) -> String {
+        let user = user.map_or_else(|| setup::user(&self.settings), str::to_owned);
+        let workspace = workspace.unwrap_or(&self.settings.workspace);
+        ids::labelled_id(ids::DEFAULT_TENANT, &user, &workspace.to_string_lossy(), label)
     }
 
     /// A session in the making.

@@ -7,10 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context, Result, anyhow};
-use helve_contract::{
-    jiff::{SignedDuration, Timestamp},
-    ports::{NewNote, Notes, Recall, Source},
-};
+use helve_contract::ports::{NewNote, Notes, Recall, Source};
 use helve_store::{
     Memory, Sqlite,
     embed::{Builtin, Embedder},
@@ -149,11 +146,10 @@ async fn wholes(set: &Set, sums: &mut Sums) -> Result<()> {
 async fn helve(set: &Set, sums: &mut Sums, spread: &mut (Vec<f32>, Vec<f32>)) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let store = Sqlite::open(folder.path().join("store.db"))?.with_memory(Memory::default());
-    let (mut numbers, mut now) = (HashMap::new(), Timestamp::UNIX_EPOCH);
+    let mut numbers = HashMap::new();
     for (number, text) in set.notes.iter().enumerate() {
-        now += SignedDuration::from_secs(1);
         let note = NewNote { text: text.clone(), tags: None, ..NewNote::default() };
-        numbers.insert(store.save_note("me", &note, now).await?.id, number);
+        numbers.insert(store.save_note("me", &note).await?.id, number);
     }
     for (question, right) in &set.questions {
         let ask = Recall { text: question.clone(), user: Some("me".into()), most: 100, ..Recall::default() };

@@ -427,7 +427,7 @@ impl Supervisor {
         // Before whoever waits for its end goes on: what it used is on its parent's bill by then.
         let charges = child.charges();
         // A conversation that another program keeps has no record here, and needs none.
-        _ = self.store.append(&child.parent, &[], charges.spent).await;
+        _ = self.store.add_cost(&child.parent, charges.spent).await;
         (parent.charge)(charges);
         child.end(state, &text);
         (parent.watcher)(&told(true));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use helve_contract::{
-    CancellationToken, async_trait,
-    ports::{Notification, RunStatus, Schedule, ScheduleRun},
+    CancellationToken, Error, async_trait,
+    ports::{InboxItem, Notification, RunStatus, Schedule, ScheduleRun, Speaker},
 };
 
 use helve_engine::Mode;
@@ -69,11 +69,25 @@ impl AgentFire {
         };
         let handle = agent.handle.clone();
         let mut turn = std::pin::pin!(agent.say(words));
-        tokio::select! {
-            outcome = &mut turn => return outcome.map(Fired::from),
-            () = cancel.cancelled() => handle.cancel(),
+        let outcome = tokio::select! {
+            outcome = &mut turn => outcome,
+            () = cancel.cancelled() => {
+                handle.cancel();
+                turn.await
+            }
+        };
+        match outcome {
+            Err(Error::SessionHeld(holder)) if schedule.session.is_some() => {
+                let store = &agent.session.ports.store;
+                store.post(&agent.session.id, &InboxItem::text(Speaker::User, words)).await?;
+                let output = format!(
+                    "Left in the inbox of session {}, in which process {} on {} works.",
+                    holder.session, holder.pid, holder.host
+                );
+                Ok(Fired { output, status: RunStatus::Success, turns: 0, cost: 0.0 })
+            }
+            outcome => outcome.map(Fired::from),
         }
-        turn.await.map(Fired::from)
     }
 }
 

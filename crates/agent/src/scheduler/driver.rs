@@ -7,9 +7,9 @@ use std::{
 };
 
 use helve_contract::{
-    CancellationToken, Result,
+    CancellationToken, Error, Result,
     jiff::{SignedDuration, Timestamp},
-    ports::{Cadence, Claim, Clock, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
+    ports::{Cadence, Claim, ClaimedRun, Lease, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
 };
 use helve_tools::schedule::{cadence, uuid};
 use tokio::sync::Notify as Bell;
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// A clock that went back by more than this was wrong before; schedules that it took into the future are planned anew.
-const GONE_BACK: SignedDuration = SignedDuration::from_hours(1);
+const GONE_BACK: Duration = Duration::from_secs(3600);
 
 /// Runs schedules when they are due. Cheap to clone; clones are one driver.
 #[derive(Clone)]
@@ -31,15 +31,14 @@ pub struct Scheduler {
 
 struct Inner {
     store: Arc<dyn Schedules>,
-    clock: Arc<dyn Clock>,
     fire: Arc<dyn Fire>,
     notify: Arc<dyn Notify>,
     settings: Settings,
     observer: Option<Observer>,
     /// Who claims: one name a process and driver.
     owner: String,
-    /// What runs here, by the id of the run, and what stops it.
-    running: Mutex<HashMap<String, CancellationToken>>,
+    /// What runs here, by the id of the run: what stops it, and its lease.
+    running: Mutex<HashMap<String, (CancellationToken, Lease)>>,
     /// Rung whenever a run is over.
     over: Bell,
     seen: Mutex<Option<Seen>>,
@@ -68,17 +67,11 @@ pub struct Tick {
 
 impl Scheduler {
     /// A driver of this store.
-    pub fn new(
-        store: Arc<dyn Schedules>,
-        clock: Arc<dyn Clock>,
-        fire: Arc<dyn Fire>,
-        settings: Settings,
-    ) -> Result<Self> {
+    pub fn new(store: Arc<dyn Schedules>, fire: Arc<dyn Fire>, settings: Settings) -> Result<Self> {
         let owner = format!("{}:{}", std::process::id(), uuid()?);
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
-                clock,
                 fire,
                 notify: Arc::new(Untold),
                 settings,
@@ -114,14 +107,14 @@ impl Scheduler {
 
     /// Looks once: takes over what others left behind, and begins what is due. It does not wait for the runs.
     pub async fn tick(&self) -> Result<Tick> {
-        let now = self.inner.clock.now();
+        let now = self.inner.store.time().await?;
         let may_take_over = self.mind_the_clock(now).await?;
         let mut tick = Tick::default();
         if may_take_over {
-            tick.taken_over = self.take_over(now).await?;
+            tick.taken_over = self.take_over().await?;
         }
         while self.free() > 0 {
-            let due = self.inner.store.due(now, self.free()).await?;
+            let due = self.inner.store.due(self.free()).await?;
             if due.is_empty() {
                 break;
             }
@@ -139,10 +132,10 @@ impl Scheduler {
 
     /// Runs one schedule now, whether it is due or not, and waits for its end. `None`: it runs already, or is gone.
     pub async fn run_now(&self, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
-        let now = self.inner.clock.now();
-        let Some(run) = self.claim(schedule, now, now, None, 0, Overlap::ByHand).await? else { return Ok(None) };
-        let id = run.id.clone();
-        self.keep(schedule.clone(), run).await;
+        let now = self.inner.store.time().await?;
+        let Some(claimed) = self.claim(schedule, now, None, 0, Overlap::ByHand).await? else { return Ok(None) };
+        let id = claimed.run.id.clone();
+        self.keep(schedule.clone(), claimed).await;
         self.inner.store.run(&id).await
     }
 
@@ -179,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<String, (CancellationToken, Lease)>> {
         self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,9 +206,13 @@ impl Scheduler {
         let limit = SignedDuration::try_from(lease / 2).unwrap_or(SignedDuration::MAX);
         if jump.abs() > limit {
             // Our own claims first, so that others see at once that somebody is there.
-            let own: Vec<String> = self.running().keys().cloned().collect();
-            for run in own {
-                self.inner.store.hold(&run, &self.inner.owner, after(now, lease)).await?;
+            let own: Vec<Lease> = self.running().values().map(|(_, lease)| lease.clone()).collect();
+            for held in own {
+                match self.inner.store.hold(&held, lease).await {
+                    // Whoever keeps the run finds out by itself.
+                    Ok(_) | Err(Error::LeaseLost(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
             let mut seen = self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner);
             *seen = Some(Seen { wall: now, steady, calm_until: steady.checked_add(lease) });
@@ -230,8 +227,7 @@ impl Scheduler {
     /// Brings back schedules that a wrong clock took far into the future.
     async fn replan(&self, now: Timestamp) -> Result<()> {
         let store = &self.inner.store;
-        let Ok(soon) = now.checked_add(GONE_BACK) else { return Ok(()) };
-        for schedule in store.begun_after(soon).await? {
+        for schedule in store.begun_ahead(GONE_BACK).await? {
             if matches!(schedule.cadence, Cadence::Once { .. }) {
                 continue;
             }
@@ -245,15 +241,16 @@ impl Scheduler {
         Ok(())
     }
 
-    async fn take_over(&self, now: Timestamp) -> Result<usize> {
+    async fn take_over(&self) -> Result<usize> {
         let (store, settings) = (&self.inner.store, &self.inner.settings);
         let mut taken = 0;
         while self.free() > 0 {
-            let runs = store.take_over(&self.inner.owner, now, after(now, settings.lease), self.free()).await?;
+            let runs = store.take_over(&self.inner.owner, settings.lease, self.free()).await?;
             if runs.is_empty() {
                 break;
             }
-            for run in runs {
+            for claimed in runs {
+                let run = &claimed.run;
                 let Some(schedule) = store.schedule(&run.schedule).await? else { continue };
                 let stopped = matches!(schedule.status, ScheduleStatus::Paused | ScheduleStatus::Disabled);
                 let fired = if stopped {
@@ -266,10 +263,10 @@ impl Scheduler {
                     None
                 };
                 match fired {
-                    Some(fired) => self.end(&schedule, &run, fired).await?,
+                    Some(fired) => self.end(&schedule, &claimed, fired).await?,
                     None => {
                         taken += 1;
-                        self.begin(schedule, run);
+                        self.begin(schedule, claimed);
                     }
                 }
             }
@@ -290,23 +287,23 @@ impl Scheduler {
                 Ok(moved)
             }
             Plan::TooLate => {
-                let Some(run) = self.claim(&schedule, due, now, None, 0, Overlap::Skip).await? else {
+                let Some(claimed) = self.claim(&schedule, due, None, 0, Overlap::Skip).await? else {
                     return Ok(false);
                 };
                 let why = format!("nobody was there at {due}, and late runs are left out");
-                self.end(&schedule, &run, Fired::failed(why)).await?;
+                self.end(&schedule, &claimed, Fired::failed(why)).await?;
                 tick.skipped += 1;
                 Ok(true)
             }
             Plan::Run { next, skipped, overlap } => {
-                let Some(run) = self.claim(&schedule, due, now, next, skipped, overlap).await? else {
+                let Some(claimed) = self.claim(&schedule, due, next, skipped, overlap).await? else {
                     // It may have been left out because its last run goes on; then it is not due any more.
                     let there = self.inner.store.schedule(&schedule.id).await?;
                     return Ok(there.is_none_or(|it| it.next != Some(due)));
                 };
                 tick.started += 1;
                 tick.skipped += skipped;
-                self.begin(schedule, run);
+                self.begin(schedule, claimed);
                 Ok(true)
             }
         }
@@ -316,18 +313,16 @@ impl Scheduler {
         &self,
         schedule: &Schedule,
         due: Timestamp,
-        now: Timestamp,
         next: Option<Timestamp>,
         skipped: u64,
         overlap: Overlap,
-    ) -> Result<Option<ScheduleRun>> {
+    ) -> Result<Option<ClaimedRun>> {
         let claim = Claim {
             schedule: schedule.id.clone(),
             due,
             next,
             owner: self.inner.owner.clone(),
-            now,
-            until: after(now, self.inner.settings.lease),
+            length: self.inner.settings.lease,
             run: uuid()?,
             skipped,
             overlap,
@@ -336,16 +331,20 @@ impl Scheduler {
     }
 
     /// Lets a run go on by itself.
-    fn begin(&self, schedule: Schedule, run: ScheduleRun) {
+    fn begin(&self, schedule: Schedule, claimed: ClaimedRun) {
         let here = self.clone();
         // Counted before it begins, so that a look that follows sees it.
-        self.running().insert(run.id.clone(), CancellationToken::new());
-        tokio::spawn(async move { here.keep(schedule, run).await });
+        self.running().insert(claimed.run.id.clone(), (CancellationToken::new(), claimed.lease.clone()));
+        tokio::spawn(async move { here.keep(schedule, claimed).await });
     }
 
     /// Fires a run, prolongs its claim while it lasts, and keeps how it went.
-    async fn keep(&self, schedule: Schedule, run: ScheduleRun) {
-        let cancel = self.running().entry(run.id.clone()).or_default().clone();
+    async fn keep(&self, schedule: Schedule, claimed: ClaimedRun) {
+        let ClaimedRun { run, lease } = claimed.clone();
+        let cancel = {
+            let mut running = self.running();
+            running.entry(run.id.clone()).or_insert_with(|| (CancellationToken::new(), lease.clone())).0.clone()
+        };
         self.tell(|| Happening::Began(Box::new(schedule.clone()), Box::new(run.clone())));
         let fire = {
             let (fire, schedule, run, cancel) =
@@ -355,7 +354,7 @@ impl Scheduler {
         };
         let fired = tokio::select! {
             fired = fire => fired.unwrap_or_else(|_| Fired::failed("the run broke off; the log has more")),
-            () = self.hold(&run) => return self.lost(&schedule, &run, &cancel),
+            () = self.hold(&lease) => return self.lost(&schedule, &run, &cancel),
             () = tokio::time::sleep(self.inner.settings.max_time) => {
                 cancel.cancel();
                 Fired::failed(format!("stopped after {} s, the most that a run may take", self.inner.settings.max_time.as_secs()))
@@ -363,11 +362,11 @@ impl Scheduler {
             () = self.inner.closing.cancelled() => {
                 cancel.cancel();
                 // Released and not ended: whoever drives next begins it again.
-                let _ = self.inner.store.hold(&run.id, &self.inner.owner, self.inner.clock.now()).await;
+                let _ = self.inner.store.release(&lease).await;
                 return self.lost(&schedule, &run, &cancel);
             }
         };
-        if let Err(error) = self.end(&schedule, &run, fired).await {
+        if let Err(error) = self.end(&schedule, &claimed, fired).await {
             self.tell(|| Happening::Trouble(format!("the end of a run could not be kept: {error}")));
         }
         self.leave(&run);
@@ -386,17 +385,16 @@ impl Scheduler {
     }
 
     /// Prolongs a claim again and again; comes back when it is lost.
-    async fn hold(&self, run: &ScheduleRun) {
-        let lease = self.inner.settings.lease;
-        let mut sure_until = Instant::now() + lease;
+    async fn hold(&self, lease: &Lease) {
+        let length = self.inner.settings.lease;
+        let mut sure_until = Instant::now() + length;
         loop {
-            tokio::time::sleep(lease / 3).await;
+            tokio::time::sleep(length / 3).await;
             let begun = Instant::now();
-            let until = after(self.inner.clock.now(), lease);
-            match self.inner.store.hold(&run.id, &self.inner.owner, until).await {
-                Ok(true) => sure_until = begun + lease,
-                Ok(false) => return,
-                // The store may come back; until the claim has run out nobody else begins.
+            match self.inner.store.hold(lease, length).await {
+                Ok(_) => sure_until = begun + length,
+                Err(Error::LeaseLost(_)) => return,
+                // The store may come back; until the lease has run out nobody else begins.
                 Err(_) if Instant::now() < sure_until => {}
                 Err(_) => return,
             }
@@ -404,31 +402,33 @@ impl Scheduler {
     }
 
     /// Tells who should hear of it, and keeps how a run went.
-    async fn end(&self, schedule: &Schedule, run: &ScheduleRun, fired: Fired) -> Result<()> {
+    async fn end(&self, schedule: &Schedule, claimed: &ClaimedRun, fired: Fired) -> Result<()> {
         let (store, settings) = (&self.inner.store, &self.inner.settings);
-        let now = self.inner.clock.now();
+        let ClaimedRun { run, lease } = claimed;
+        let now = store.time().await?;
         // What its owner changed meanwhile counts.
         let Some(schedule) = store.schedule(&schedule.id).await? else { return Ok(()) };
         let mut conclusion = conclude(&schedule, run, fired, now, settings);
         // Nobody is told of a run that is somebody else's by now.
         let telling = conclusion.result.is_some() || conclusion.notice.is_some();
-        if telling && !store.hold(&run.id, &self.inner.owner, after(now, settings.lease)).await? {
-            self.tell(|| Happening::Lost(Box::new(schedule), Box::new(run.clone())));
-            return Ok(());
+        if telling {
+            match store.hold(lease, settings.lease).await {
+                Ok(_) => {}
+                Err(Error::LeaseLost(_)) => {
+                    self.tell(|| Happening::Lost(Box::new(schedule), Box::new(run.clone())));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
         }
         for text in [conclusion.result.take(), conclusion.notice.take()].into_iter().flatten() {
             conclusion.finish.run.notified |= self.inner.notify.notify(&schedule, &text).await;
         }
-        if store.finish(&conclusion.finish).await? {
-            self.tell(|| Happening::Ended(Box::new(schedule), Box::new(conclusion.finish.run)));
-        } else {
-            self.tell(|| Happening::Lost(Box::new(schedule), Box::new(run.clone())));
+        match store.finish(lease, &conclusion.finish).await {
+            Ok(run) => self.tell(|| Happening::Ended(Box::new(schedule), Box::new(run))),
+            Err(Error::LeaseLost(_)) => self.tell(|| Happening::Lost(Box::new(schedule), Box::new(run.clone()))),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
-}
-
-fn after(now: Timestamp, time: Duration) -> Timestamp {
-    let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-    now.checked_add(time).unwrap_or(Timestamp::MAX)
 }

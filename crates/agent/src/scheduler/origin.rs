@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use helve_contract::{
     async_trait,
-    jiff::Timestamp,
-    ports::{Message, Part, Schedule, Speaker, Spent, Store},
+    ports::{InboxItem, Schedule, Speaker, Store},
 };
 
 use super::{Deliver, Notify};
@@ -46,20 +45,13 @@ impl ToOrigin {
         self.append(origin, &schedule.user, note).await.unwrap_or(false)
     }
 
-    /// Adds a note to a conversation that is not open here.
+    /// Leaves a note in the inbox of a conversation that is not open here.
     async fn append(&self, session: &str, user: &str, text: String) -> helve_contract::Result<bool> {
         let record = self.store.conversation(session).await?;
         if record.is_none_or(|it| it.user != user) {
             return Ok(false);
         }
-        let last = self.store.messages(session, None, 1).await?;
-        if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
-            // Another process is in the middle of a turn there; nothing may stand between a call and its result.
-            return Ok(false);
-        }
-        let parts = vec![Part::Text { text }];
-        let message = Message { seq: 0, role: Speaker::System, parts, created: Timestamp::now() };
-        self.store.append(session, &[message], Spent::default()).await?;
+        self.store.post(session, &InboxItem::text(Speaker::System, text)).await?;
         Ok(true)
     }
 }

@@ -8,5 +8,6 @@ mod bench;
 mod crash;
 mod endpoint;
 mod faults;
+mod leases;
 mod loops;
 mod room;

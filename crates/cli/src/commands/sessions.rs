@@ -138,14 +138,15 @@ fn list(records: &[SessionRecord], total: u64, as_json: bool) {
 }
 
 /// The heads of the columns of a list.
-pub(crate) const HEADS: &str = "ID                LAST USED         MESSAGES  TOKENS     COST  TITLE";
+pub(crate) const HEADS: &str =
+    "ID                                    LAST USED         MESSAGES  TOKENS     COST  TITLE";
 
 /// A conversation on one line of a list.
 pub(crate) fn row(record: &SessionRecord) -> String {
     let tokens = record.spent.prompt_tokens + record.spent.completion_tokens;
     let cost = if record.spent.cost > 0.0 { format!("${:.4}", record.spent.cost) } else { "-".to_owned() };
     format!(
-        "{:16}  {}  {:>8}  {:>6}  {cost:>7}  {}",
+        "{:36}  {}  {:>8}  {:>6}  {cost:>7}  {}",
         harmless(&record.id),
         local(record.updated),
         record.messages,

@@ -21,6 +21,29 @@ fn a_call_that_works() {
 }
 
 #[test]
+fn calls_by_hand_in_two_workspaces_share_nothing() {
+    let desk = Desk::new();
+    desk.put("work/a.txt", "a").put("other/b.txt", "b");
+    let other = desk.path("other").display().to_string();
+    let call = |tool: &str, args: &str, more: &[&str]| {
+        let mut all = vec!["call", tool, args, "--dialect", "oxydra"];
+        all.extend(more);
+        let ran = desk.run(&all);
+        format!("{} {}", ran.code, ran.out)
+    };
+    let there = ["--workspace", other.as_str()];
+    assert!(call("scratchpad_write", r#"{"items":["of work"]}"#, &[]).starts_with("0 "));
+    assert!(call("file_write", r#"{"path":"/tmp/note.txt","content":"of work"}"#, &[]).starts_with("0 "));
+    // The next call in the same workspace goes on with it, the other workspace sees nothing.
+    assert!(call("scratchpad_read", "{}", &[]).contains("of work"));
+    assert!(call("file_read", r#"{"path":"/tmp/note.txt"}"#, &[]).contains("of work"));
+    assert!(!call("scratchpad_read", "{}", &there).contains("of work"));
+    assert!(call("file_read", r#"{"path":"/tmp/note.txt"}"#, &there).starts_with("1 "));
+    // Nor does another user in the same workspace.
+    assert!(!call("scratchpad_read", "{}", &["--user", "bob"]).contains("of work"));
+}
+
+#[test]
 fn the_dialect_is_found_by_the_tool() {
     let desk = Desk::new();
     desk.put("work/a.txt", "found me\n");

@@ -207,8 +207,30 @@ fn a_killed_run_goes_on() {
     assert_eq!(model.violations(), Vec::<String>::new());
     assert!(model.results()[0].contains("interrupted"), "{:?}", model.results());
 
-    let other = desk.command(&["run", "--session", "0", "x"]).stdin(Stdio::null()).output().unwrap();
+    let other = desk.command(&["run", "--session", "f", "x"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
+}
+
+#[test]
+fn a_session_in_use_names_its_process() {
+    let model = Model::new([Step::call("Bash", json!({ "command": "sleep 60" }))]);
+    let desk = model.desk();
+    let mut child = desk
+        .command(&["run", "wait", "--json", "--mode", "bypassPermissions"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.find(|it| it.as_ref().unwrap().contains("\"calling\"")).unwrap().unwrap();
+    let second = desk.run(&["run", "--continue", "me too"]);
+    assert_eq!(second.code, 1, "{}", second.err);
+    assert!(second.err.contains(&format!("is in use by process {} on ", child.id())), "{}", second.err);
+    assert!(second.err.contains("then retry"), "{}", second.err);
+    let deleted = desk.run(&["sessions", "delete", "0"]);
+    assert!(deleted.code != 0 && deleted.err.contains("is in use by process"), "{}", deleted.err);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod clock;
 mod documents;
 mod host;
 mod host_layer;
+mod leases;
 mod notes;
 mod schedules;
 mod sessions;
@@ -34,12 +35,15 @@ pub use host::{
     Noticed, Order, Output, Process, Signal, SkipReason, Skipped, Span, Stamp, Stat, Streams, Terminal, Written,
 };
 pub use host_layer::HostLayer;
+pub use leases::{HeldLease, Lease, Leases, SESSION_LEASE, SessionHolder};
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{
-    Cadence, Claim, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus, Schedule, ScheduleStatus,
-    Schedules, Scheduling, WhichSchedules,
+    Cadence, Claim, Claimed as ClaimedRun, Finish, Missed, Notification, Overlap, Run as ScheduleRun, RunStatus,
+    Schedule, ScheduleStatus, Schedules, Scheduling, WhichSchedules,
 };
-pub use sessions::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which};
+pub use sessions::{
+    Appended, InboxItem, Message, Moved, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which,
+};
 pub use set::{Port, PortSet};
 pub use slates::{Slate, Slates};
 pub use store::{NoStore, Store};

@@ -12,20 +12,20 @@ use crate::Result;
 #[async_trait]
 pub trait Notes: Send + Sync {
     /// Keeps a note.
-    async fn save_note(&self, user: &str, note: &NewNote, now: Timestamp) -> Result<Note>;
+    async fn save_note(&self, user: &str, note: &NewNote) -> Result<Note>;
     /// Replaces a note's text, and its tags where some are given; `created` stays. `None`: there is no such note.
-    async fn update_note(&self, user: &str, id: &str, note: &NewNote, now: Timestamp) -> Result<Option<Note>>;
+    async fn update_note(&self, user: &str, id: &str, note: &NewNote) -> Result<Option<Note>>;
     /// Forgets a note. Whether there was one.
     async fn forget_note(&self, user: &str, id: &str) -> Result<bool>;
     /// Lets a note that was held back be found. Whether there was one.
     async fn release_note(&self, user: &str, id: &str) -> Result<bool>;
     /// The user's notes, newest first, and how many there are. Those that are held back are among them.
     async fn notes(&self, user: &str, offset: u64, most: u64) -> Result<(Vec<Note>, u64)>;
-    /// Tells which files of a place exist now. Those gone are forgotten; the paths whose content must be handed over
+    /// Tells which files of a place exist now, for this user's index of them. Those gone are forgotten; the paths whose content must be handed over
     /// with [`keep_file`](Self::keep_file) come back.
-    async fn sync_files(&self, place: &str, files: &[FileMark]) -> Result<Vec<String>>;
+    async fn sync_files(&self, user: &str, place: &str, files: &[FileMark]) -> Result<Vec<String>>;
     /// Takes in the content of a memory file, instead of what it was before.
-    async fn keep_file(&self, place: &str, file: &FileMark, text: &str, now: Timestamp) -> Result<()>;
+    async fn keep_file(&self, user: &str, place: &str, file: &FileMark, text: &str) -> Result<()>;
     /// Looks for what fits a question, best first.
     async fn recall(&self, question: &Recall) -> Result<Vec<Recalled>>;
 }
@@ -112,7 +112,7 @@ pub struct Recall {
     pub text: String,
     /// Notes of this user.
     pub user: Option<String>,
-    /// Memory files of this place.
+    /// Memory files of this place, in the user's index.
     pub place: Option<String>,
     /// Also what was said in this user's conversations.
     pub conversations: bool,
@@ -168,10 +168,10 @@ pub enum Source {
 
 #[async_trait]
 impl Notes for NoStore {
-    async fn save_note(&self, _: &str, _: &NewNote, _: Timestamp) -> Result<Note> {
+    async fn save_note(&self, _: &str, _: &NewNote) -> Result<Note> {
         nothing_kept()
     }
-    async fn update_note(&self, _: &str, _: &str, _: &NewNote, _: Timestamp) -> Result<Option<Note>> {
+    async fn update_note(&self, _: &str, _: &str, _: &NewNote) -> Result<Option<Note>> {
         nothing_kept()
     }
     async fn forget_note(&self, _: &str, _: &str) -> Result<bool> {
@@ -183,10 +183,10 @@ impl Notes for NoStore {
     async fn notes(&self, _: &str, _: u64, _: u64) -> Result<(Vec<Note>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn sync_files(&self, _: &str, _: &[FileMark]) -> Result<Vec<String>> {
+    async fn sync_files(&self, _: &str, _: &str, _: &[FileMark]) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
-    async fn keep_file(&self, _: &str, _: &FileMark, _: &str, _: Timestamp) -> Result<()> {
+    async fn keep_file(&self, _: &str, _: &str, _: &FileMark, _: &str) -> Result<()> {
         nothing_kept()
     }
     async fn recall(&self, _: &Recall) -> Result<Vec<Recalled>> {

@@ -6,15 +6,21 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::store::{NoStore, nothing_kept};
+use super::{
+    leases::Lease,
+    store::{NoStore, nothing_kept},
+};
 use crate::Result;
 
 /// Schedules and their runs. An occurrence is one schedule at one due time; it is claimed with a lease, so that two
-/// processes never run it twice.
+/// processes never run it twice. Times are those of the store's clock: `created`, `updated` and `finished` of what is
+/// passed are ignored.
 #[async_trait]
 pub trait Schedules: Send + Sync {
-    /// Keeps a new schedule.
-    async fn add_schedule(&self, schedule: &Schedule) -> Result<()>;
+    /// What time it is by the store's clock, by which everything here is due.
+    async fn time(&self) -> Result<Timestamp>;
+    /// Keeps a new schedule. Answers it as it is kept.
+    async fn add_schedule(&self, schedule: &Schedule) -> Result<Schedule>;
     /// One schedule.
     async fn schedule(&self, id: &str) -> Result<Option<Schedule>>;
     /// Replaces a schedule, unless it changed since `seen` (its `updated`); then `false`.
@@ -24,21 +30,23 @@ pub trait Schedules: Send + Sync {
     /// Schedules that fit, newest first, and how many fit in all.
     async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)>;
     /// Active schedules whose time has come, the longest overdue first.
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>>;
-    /// Active schedules that last began after a time: in the future, where a clock was wrong.
-    async fn begun_after(&self, time: Timestamp) -> Result<Vec<Schedule>>;
-    /// Claims one occurrence until a time, and moves the schedule on to `next`. `None`: somebody else has it, it was
+    async fn due(&self, most: usize) -> Result<Vec<Schedule>>;
+    /// Active schedules that last began more than this in the future, because a clock was wrong.
+    async fn begun_ahead(&self, by: Duration) -> Result<Vec<Schedule>>;
+    /// Claims one occurrence, and moves the schedule on to `next`. `None`: somebody else has it, it was
     /// claimed before, or the last run of the schedule is not over.
-    async fn claim(&self, claim: &Claim) -> Result<Option<Run>>;
+    async fn claim(&self, claim: &Claim) -> Result<Option<Claimed>>;
     /// Leaves out an occurrence: moves the schedule on from `due` to `next`, and counts what was left out. `false`: it
     /// has moved on already.
     async fn pass_over(&self, schedule: &str, due: Timestamp, next: Option<Timestamp>, count: u64) -> Result<bool>;
-    /// Prolongs a claim. `false`: it was lost.
-    async fn hold(&self, run: &str, owner: &str, until: Timestamp) -> Result<bool>;
-    /// Takes over runs whose claim has run out; each is labelled as another attempt. Oldest first.
-    async fn take_over(&self, owner: &str, now: Timestamp, until: Timestamp, most: usize) -> Result<Vec<Run>>;
-    /// Ends a run that this owner holds, together with what follows for its schedule. `false`: the claim was lost.
-    async fn finish(&self, finish: &Finish) -> Result<bool>;
+    /// Renews the lease of a run from now on.
+    async fn hold(&self, lease: &Lease, length: Duration) -> Result<Lease>;
+    /// Lets go of a run that has not ended: whoever looks next takes it over.
+    async fn release(&self, lease: &Lease) -> Result<()>;
+    /// Takes over runs whose lease has run out, for so long; each is labelled as another attempt. Oldest first.
+    async fn take_over(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<Claimed>>;
+    /// Ends a run, together with what follows for its schedule. Answers the run as it is kept.
+    async fn finish(&self, lease: &Lease, finish: &Finish) -> Result<Run>;
     /// The last runs of a schedule, newest first.
     async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<Run>>;
     /// One run.
@@ -219,10 +227,8 @@ pub struct Claim {
     pub next: Option<Timestamp>,
     /// Who claims.
     pub owner: String,
-    /// Now.
-    pub now: Timestamp,
-    /// How long the claim holds.
-    pub until: Timestamp,
+    /// How long the lease lasts.
+    pub length: Duration,
     /// The id of the run.
     pub run: String,
     /// Occurrences before this one that it makes up for or that are left out; they are counted.
@@ -241,6 +247,15 @@ pub enum Overlap {
     Wait,
     /// It was asked for by hand: the schedule need not be due, and keeps its plan. It is refused while another runs.
     ByHand,
+}
+
+/// A run, and the lease of whoever runs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// The run.
+    pub run: Run,
+    /// Its lease.
+    pub lease: Lease,
 }
 
 /// One run of a schedule.
@@ -305,7 +320,10 @@ pub struct Finish {
 
 #[async_trait]
 impl Schedules for NoStore {
-    async fn add_schedule(&self, _: &Schedule) -> Result<()> {
+    async fn time(&self) -> Result<Timestamp> {
+        Ok(Timestamp::now())
+    }
+    async fn add_schedule(&self, _: &Schedule) -> Result<Schedule> {
         nothing_kept()
     }
     async fn schedule(&self, _: &str) -> Result<Option<Schedule>> {
@@ -320,26 +338,29 @@ impl Schedules for NoStore {
     async fn schedules(&self, _: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn due(&self, _: Timestamp, _: usize) -> Result<Vec<Schedule>> {
+    async fn due(&self, _: usize) -> Result<Vec<Schedule>> {
         Ok(Vec::new())
     }
-    async fn begun_after(&self, _: Timestamp) -> Result<Vec<Schedule>> {
+    async fn begun_ahead(&self, _: Duration) -> Result<Vec<Schedule>> {
         Ok(Vec::new())
     }
-    async fn claim(&self, _: &Claim) -> Result<Option<Run>> {
+    async fn claim(&self, _: &Claim) -> Result<Option<Claimed>> {
         Ok(None)
     }
     async fn pass_over(&self, _: &str, _: Timestamp, _: Option<Timestamp>, _: u64) -> Result<bool> {
         Ok(false)
     }
-    async fn hold(&self, _: &str, _: &str, _: Timestamp) -> Result<bool> {
-        Ok(false)
+    async fn hold(&self, _: &Lease, _: Duration) -> Result<Lease> {
+        nothing_kept()
     }
-    async fn take_over(&self, _: &str, _: Timestamp, _: Timestamp, _: usize) -> Result<Vec<Run>> {
+    async fn release(&self, _: &Lease) -> Result<()> {
+        nothing_kept()
+    }
+    async fn take_over(&self, _: &str, _: Duration, _: usize) -> Result<Vec<Claimed>> {
         Ok(Vec::new())
     }
-    async fn finish(&self, _: &Finish) -> Result<bool> {
-        Ok(false)
+    async fn finish(&self, _: &Lease, _: &Finish) -> Result<Run> {
+        nothing_kept()
     }
     async fn runs(&self, _: &str, _: usize) -> Result<Vec<Run>> {
         Ok(Vec::new())

@@ -1,45 +1,74 @@
 //! Conversations as they are kept: who, how much, and every message in parts.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::store::{NoStore, nothing_kept};
+use super::{
+    leases::{Lease, SessionHolder},
+    store::{NoStore, nothing_kept},
+};
 use crate::Result;
 
 /// Conversations. What was acknowledged survives a crash.
+///
+/// Every write to a session needs its lease and fails with [`Error::LeaseLost`](crate::Error::LeaseLost) where that is
+/// stale. Whoever does not hold the session uses [`post`](Self::post). Times are those of the store's clock: `created` and
+/// `updated` of what is passed are ignored.
 #[async_trait]
 pub trait Sessions: Send + Sync {
     /// Whether records are kept at all.
     fn keeps_records(&self) -> bool {
         true
     }
-    /// Begins a conversation.
-    async fn begin(&self, record: &SessionRecord) -> Result<()>;
+    /// Claims a session for so long; it need not have a record yet. The owner that holds it may claim it again.
+    /// [`Error::SessionHeld`](crate::Error::SessionHeld): another owner has it.
+    async fn claim_session(&self, session: &str, owner: &str, length: Duration) -> Result<Lease>;
+    /// Renews a lease from now on, also one that ran out and that nobody claimed since.
+    async fn hold_session(&self, lease: &Lease, length: Duration) -> Result<Lease>;
+    /// Gives a lease back.
+    async fn release_session(&self, lease: &Lease) -> Result<()>;
+    /// Gives a lease back without waiting for it; where that is impossible, it runs out.
+    fn abandon_session(&self, lease: &Lease);
+    /// Who holds a session now, if anybody does.
+    async fn session_holder(&self, session: &str) -> Result<Option<SessionHolder>>;
+    /// Begins a conversation. Answers its record as it is kept.
+    async fn begin(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord>;
     /// One conversation, if there is one of this id.
     async fn conversation(&self, id: &str) -> Result<Option<SessionRecord>>;
     /// Conversations, the last used first, and how many there are in all.
     async fn conversations(&self, which: &Which) -> Result<(Vec<SessionRecord>, u64)>;
     /// Adds messages at the end, in one transaction, with what they cost. Their numbers are given here; `seq` of what
-    /// is passed is ignored. Answers the number of the last one.
-    async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64>;
+    /// is passed is ignored.
+    async fn append(&self, lease: &Lease, messages: &[Message], spent: Spent) -> Result<Appended>;
+    /// Leaves something for whoever holds the session now or next. Needs no lease.
+    async fn post(&self, session: &str, item: &InboxItem) -> Result<()>;
+    /// Moves everything from the inbox into the session, in one transaction and in the order in which it was posted.
+    async fn take_inbox(&self, lease: &Lease) -> Result<Moved>;
+    /// Adds to what a session has cost. Needs no lease, because sums have no order.
+    async fn add_cost(&self, session: &str, spent: Spent) -> Result<()>;
     /// Messages in order: the last `most` of those before `before` (all of them: `None`).
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>>;
     /// What the model's answers took, oldest first: the last `most` of them.
     async fn usage(&self, session: &str, most: usize) -> Result<Vec<Usage>>;
     /// Takes messages back, from this number to the end: an undone turn. How many went.
-    async fn take_back(&self, session: &str, from: u64) -> Result<u64>;
+    async fn take_back(&self, lease: &Lease, from: u64) -> Result<u64>;
     /// Changes what is said about a conversation: its title, model, summary.
-    async fn retitle(&self, session: &str, change: &Retitle) -> Result<()>;
-    /// Removes a conversation with its children.
+    async fn retitle(&self, lease: &Lease, change: &Retitle) -> Result<()>;
+    /// Removes a conversation with its children, unless somebody holds it.
     async fn discard(&self, session: &str) -> Result<bool>;
 }
 
 /// What is known of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// Its id.
+    /// Its id: a UUID.
     pub id: String,
+    /// A name by which people and programs find it in its workspace, such as `hook:build`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The conversation that started it.
     pub parent: Option<String>,
     /// Whose it is.
@@ -121,6 +150,8 @@ pub struct Which {
     pub top_only: bool,
     /// In this workspace only.
     pub workspace: Option<String>,
+    /// With this label only.
+    pub label: Option<String>,
     /// How many to skip.
     pub offset: u64,
     /// How many at most.
@@ -136,6 +167,50 @@ pub struct Retitle {
     pub model: Option<String>,
     /// The message from which a model's view begins.
     pub view_from: Option<u64>,
+}
+
+/// What became of messages that were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The number of the last one.
+    pub last: u64,
+    /// When they were added.
+    pub at: Timestamp,
+}
+
+/// Something for a session from somebody who does not hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InboxItem {
+    /// A message for the end of the session.
+    Message {
+        /// Who speaks.
+        role: Speaker,
+        /// What is said.
+        parts: Vec<Part>,
+    },
+    /// Messages from this number on are taken back.
+    Undo {
+        /// The first one.
+        from: u64,
+    },
+}
+
+impl InboxItem {
+    /// A message in plain text.
+    #[must_use]
+    pub fn text(role: Speaker, text: impl Into<String>) -> Self {
+        Self::Message { role, parts: vec![Part::Text { text: text.into() }] }
+    }
+}
+
+/// What was moved from an inbox into its session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// Messages that were added, with their numbers.
+    pub messages: Vec<Message>,
+    /// Whether older messages were taken back.
+    pub undone: bool,
 }
 
 /// One message.
@@ -233,7 +308,21 @@ impl Sessions for NoStore {
     fn keeps_records(&self) -> bool {
         false
     }
-    async fn begin(&self, _: &SessionRecord) -> Result<()> {
+    async fn claim_session(&self, session: &str, owner: &str, _: Duration) -> Result<Lease> {
+        // What cannot be written needs no other guard.
+        Ok(Lease { key: session.to_owned(), owner: owner.to_owned(), epoch: 0, until: Timestamp::MAX })
+    }
+    async fn hold_session(&self, lease: &Lease, _: Duration) -> Result<Lease> {
+        Ok(lease.clone())
+    }
+    async fn release_session(&self, _: &Lease) -> Result<()> {
+        Ok(())
+    }
+    fn abandon_session(&self, _: &Lease) {}
+    async fn session_holder(&self, _: &str) -> Result<Option<SessionHolder>> {
+        Ok(None)
+    }
+    async fn begin(&self, _: &Lease, _: &SessionRecord) -> Result<SessionRecord> {
         nothing_kept()
     }
     async fn conversation(&self, _: &str) -> Result<Option<SessionRecord>> {
@@ -242,7 +331,16 @@ impl Sessions for NoStore {
     async fn conversations(&self, _: &Which) -> Result<(Vec<SessionRecord>, u64)> {
         Ok((Vec::new(), 0))
     }
-    async fn append(&self, _: &str, _: &[Message], _: Spent) -> Result<u64> {
+    async fn append(&self, _: &Lease, _: &[Message], _: Spent) -> Result<Appended> {
+        nothing_kept()
+    }
+    async fn post(&self, _: &str, _: &InboxItem) -> Result<()> {
+        nothing_kept()
+    }
+    async fn take_inbox(&self, _: &Lease) -> Result<Moved> {
+        Ok(Moved::default())
+    }
+    async fn add_cost(&self, _: &str, _: Spent) -> Result<()> {
         nothing_kept()
     }
     async fn messages(&self, _: &str, _: Option<u64>, _: usize) -> Result<Vec<Message>> {
@@ -251,10 +349,10 @@ impl Sessions for NoStore {
     async fn usage(&self, _: &str, _: usize) -> Result<Vec<Usage>> {
         Ok(Vec::new())
     }
-    async fn take_back(&self, _: &str, _: u64) -> Result<u64> {
+    async fn take_back(&self, _: &Lease, _: u64) -> Result<u64> {
         nothing_kept()
     }
-    async fn retitle(&self, _: &str, _: &Retitle) -> Result<()> {
+    async fn retitle(&self, _: &Lease, _: &Retitle) -> Result<()> {
         nothing_kept()
     }
     async fn discard(&self, _: &str) -> Result<bool> {

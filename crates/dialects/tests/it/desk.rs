@@ -11,8 +11,8 @@ use helve_contract::{
     Call, Errand, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     jiff::Timestamp,
     ports::{
-        Attachment, Claim, Clock, Finish, Message, Overlap, Part, RunStatus, ScheduleRun, Schedules, SessionRecord,
-        Sessions, Speaker, Spent,
+        Attachment, Claim, ClaimedRun, Clock, Finish, Message, Overlap, Part, RunStatus, SESSION_LEASE, ScheduleRun,
+        Schedules, SessionRecord, Sessions, Speaker, Spent,
     },
     serde_json::json,
 };
@@ -43,13 +43,22 @@ impl Clock for Noon {
     }
 }
 
+/// A clock that shows another moment.
+struct At(Timestamp);
+
+impl Clock for At {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+}
+
 impl Desk {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("desk").tempdir().unwrap();
         for name in ["w", "tmp", "vault", "spill", "tasks", "artifacts"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let store = Sqlite::at(folder.path().join("state/store.db"));
+        let store = Sqlite::at(folder.path().join("state/store.db")).with_clock(Arc::new(Noon));
         Self { folder, store, session: Vec::new(), ids: Vec::new() }
     }
 
@@ -137,6 +146,7 @@ impl Desk {
         let title = lines.lines().next().unwrap_or_default().to_owned();
         let record = SessionRecord {
             id: id.to_owned(),
+            label: None,
             parent: None,
             user: user.to_owned(),
             agent: "main".into(),
@@ -150,15 +160,24 @@ impl Desk {
             created: "2026-01-01T08:00:00Z".parse().unwrap(),
             updated: "2026-01-01T08:00:00Z".parse().unwrap(),
         };
-        self.store.begin(&record).await.unwrap();
+        let lease = self.store_at("2026-01-01T08:00:00Z").claim_session(id, "desk", SESSION_LEASE).await.unwrap();
+        self.store_at("2026-01-01T08:00:00Z").begin(&lease, &record).await.unwrap();
         for (minute, line) in lines.lines().skip(1).enumerate() {
             let (role, text) = line.split_once(": ").unwrap();
             let role = if role == "user" { Speaker::User } else { Speaker::Assistant };
-            let created = format!("2026-01-01T09:{minute:02}:00Z").parse().unwrap();
-            let message = Message { seq: 0, role, parts: vec![Part::Text { text: text.to_owned() }], created };
+            let created = format!("2026-01-01T09:{minute:02}:00Z");
+            let store = self.store_at(&created);
+            let parts = vec![Part::Text { text: text.to_owned() }];
+            let message = Message { seq: 0, role, parts, created: created.parse().unwrap() };
             let spent = Spent { prompt_tokens: 100, completion_tokens: 10, cost: 0.25, ..Spent::default() };
-            self.store.append(id, &[message], spent).await.unwrap();
+            store.append(&lease, &[message], spent).await.unwrap();
         }
+        self.store.release_session(&lease).await.unwrap();
+    }
+
+    /// The same store at another moment.
+    fn store_at(&self, time: &str) -> Sqlite {
+        self.store.clone().with_clock(Arc::new(At(time.parse().unwrap())))
     }
 
     pub(crate) async fn call(&mut self, dialect: &str, tool: &str, args: &str) -> Reply {
@@ -195,14 +214,13 @@ impl Desk {
             due: time(0),
             next: None,
             owner: "desk".into(),
-            now: time(0),
-            until: time(5),
+            length: Duration::from_secs(300),
             // The same on every page, and random to look at.
             run: "0f0f0f0f-0f0f-4f0f-8f0f-0f0f0f0f0f0f".into(),
             skipped: 0,
             overlap: Overlap::ByHand,
         };
-        let run = self.store.claim(&claim).await.unwrap().unwrap();
+        let ClaimedRun { run, lease } = self.store_at("2026-01-02T13:00:00Z").claim(&claim).await.unwrap().unwrap();
         let run = ScheduleRun {
             finished: Some(time(1)),
             status: RunStatus::Success,
@@ -213,7 +231,8 @@ impl Desk {
             notified: true,
             ..run
         };
-        assert!(self.store.finish(&Finish { run, status: None, failures: 0, keep: 20 }).await.unwrap());
+        let finish = Finish { run, status: None, failures: 0, keep: 20 };
+        self.store_at("2026-01-02T13:01:00Z").finish(&lease, &finish).await.unwrap();
     }
 
     fn with_ids(&self, text: &str) -> String {

@@ -1,28 +1,46 @@
-//! Brings a file to the present version. Each step is one SQL file, applied once, in order, in a transaction.
+//! Brings a file to the present version: all steps that it lacks, in one transaction, after a copy was put beside it.
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
 
-use super::faults::patiently;
+use anyhow::Context;
+use helve_contract::ids::{self, DEFAULT_TENANT};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::faults::{PATIENCE, patiently};
+
+/// One step, applied once.
+enum Step {
+    Sql(&'static str),
+    Code(fn(&Transaction<'_>) -> anyhow::Result<()>),
+}
 
 /// The steps, oldest first; a step that has been released never changes. A file's version is how many it has had.
-const STEPS: &[&str] = &[
-    include_str!("../../migrations/01_sessions.sql"),
-    include_str!("../../migrations/02_notes.sql"),
-    include_str!("../../migrations/03_schedules.sql"),
-    include_str!("../../migrations/04_note_origins.sql"),
-    include_str!("../../migrations/05_message_costs.sql"),
-    include_str!("../../migrations/06_schedule_origins.sql"),
+const STEPS: &[Step] = &[
+    Step::Sql(include_str!("../../migrations/01_sessions.sql")),
+    Step::Sql(include_str!("../../migrations/02_notes.sql")),
+    Step::Sql(include_str!("../../migrations/03_schedules.sql")),
+    Step::Sql(include_str!("../../migrations/04_note_origins.sql")),
+    Step::Sql(include_str!("../../migrations/05_message_costs.sql")),
+    Step::Sql(include_str!("../../migrations/06_schedule_origins.sql")),
+    Step::Code(add_tenants_and_leases),
 ];
 
+/// The first version that names the program which wrote the file.
+const NAMES_ITS_WRITER: usize = 7;
+
 /// What a file is to this program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// It has the present version.
     Present,
     /// It misses some steps, or all.
     Older,
-    /// A later program made it what it is.
-    Newer(usize),
+    /// A later program made it what it is: the file's version, and the program's where the file names it.
+    Newer(usize, Option<String>),
     /// It holds tables, but not ours.
     Foreign,
 }
@@ -31,7 +49,7 @@ pub(super) enum Age {
 pub(super) fn age(connection: &Connection) -> rusqlite::Result<Age> {
     // In one view: somebody may be bringing it up just now.
     let view = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
-    let version: usize = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version = version(&view)?;
     if version == 0 {
         let others: bool = view.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))?;
         return Ok(if others { Age::Foreign } else { Age::Older });
@@ -39,7 +57,7 @@ pub(super) fn age(connection: &Connection) -> rusqlite::Result<Age> {
     Ok(match version.cmp(&STEPS.len()) {
         std::cmp::Ordering::Less => Age::Older,
         std::cmp::Ordering::Equal => Age::Present,
-        std::cmp::Ordering::Greater => Age::Newer(version),
+        std::cmp::Ordering::Greater => Age::Newer(version, writer(&view)),
     })
 }
 
@@ -48,16 +66,115 @@ pub(super) fn present() -> usize {
     STEPS.len()
 }
 
-/// Applies the steps that a file misses. Whoever comes second finds nothing left to do.
-pub(super) fn bring_up(connection: &Connection) -> anyhow::Result<()> {
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// The program that wrote the file, where it says so in a way that this one can read.
+fn writer(connection: &Connection) -> Option<String> {
+    let sql = "SELECT value FROM meta WHERE name = 'writer'";
+    connection.query_row(sql, [], |row| row.get(0)).optional().ok().flatten()
+}
+
+/// Applies the steps that a file misses. Whoever comes second finds nothing left to do. The file is the old one or the
+/// new one, whenever this is cut off.
+pub(super) fn bring_up(connection: &Connection, path: &Path) -> anyhow::Result<()> {
+    // Tables are replaced by others of the same name; what they refer to is checked at the end. This setting cannot be
+    // changed inside of a transaction.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    let outcome = bring_up_unchecked(connection, path);
+    connection.pragma_update(None, "foreign_keys", true)?;
+    outcome
+}
+
+fn bring_up_unchecked(connection: &Connection, path: &Path) -> anyhow::Result<()> {
     let transaction = patiently(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))?;
-    let version: usize = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for step in STEPS.iter().skip(version) {
-        transaction.execute_batch(step)?;
+    let old = version(&transaction)?;
+    if old >= STEPS.len() {
+        return Ok(());
     }
-    if version < STEPS.len() {
-        transaction.pragma_update(None, "user_version", STEPS.len() as i64)?;
+    if old > 0 {
+        back_up(path, old).with_context(|| format!("copying {} before its migration", path.display()))?;
     }
+    for step in STEPS.iter().skip(old) {
+        match step {
+            Step::Sql(sql) => transaction.execute_batch(sql)?,
+            Step::Code(apply) => apply(&transaction)?,
+        }
+    }
+    let dangling = transaction.prepare("PRAGMA foreign_key_check")?.exists([])?;
+    anyhow::ensure!(
+        !dangling,
+        "rows of {} refer to rows that do not exist; its content was not changed",
+        path.display()
+    );
+    if STEPS.len() >= NAMES_ITS_WRITER {
+        transaction
+            .execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('writer', ?1)", [env!("CARGO_PKG_VERSION")])?;
+    }
+    transaction.pragma_update(None, "user_version", STEPS.len() as i64)?;
     patiently(|| connection.execute_batch("COMMIT"))?;
     Ok(())
+}
+
+/// Where the copy of a file of this version goes.
+fn backup_path(path: &Path, version: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".v{version}.backup"));
+    name.into()
+}
+
+/// Copies the file as it is while nobody can write to it. The copy has its name only when it is whole and on disk.
+fn back_up(path: &Path, version: usize) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let done = backup_path(path, version);
+    let mut part = done.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    // SQLite writes into an empty file that is there, so it is never open to others.
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    let reader =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    reader.busy_timeout(PATIENCE)?;
+    reader.execute("VACUUM INTO ?1", [part.to_str().context("the path is not UTF-8")?])?;
+    File::open(&part)?.sync_all()?;
+    fs::rename(&part, &done)?;
+    if let Some(folder) = done.parent().filter(|it| !it.as_os_str().is_empty()) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Gives every session a UUID, keeps its old name as a label, and puts tenant and user into every key.
+fn add_tenants_and_leases(transaction: &Transaction<'_>) -> anyhow::Result<()> {
+    transaction.execute_batch("CREATE TABLE session_ids (old TEXT PRIMARY KEY, new TEXT NOT NULL) STRICT")?;
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    let mut sessions = transaction.prepare("SELECT id, user, workspace FROM sessions")?;
+    let mut rows = sessions.query([])?;
+    while let Some(row) = rows.next()? {
+        let (id, user, workspace): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let new = session_id(&id, &user, &workspace);
+        ids.insert(id, new);
+    }
+    // Some are named without a record: a session of `helve call`, a parent that is gone.
+    let mut named = transaction.prepare(
+        "SELECT parent FROM sessions WHERE parent IS NOT NULL UNION SELECT session FROM slates \
+         UNION SELECT session FROM schedules WHERE session IS NOT NULL \
+         UNION SELECT origin FROM schedules WHERE origin IS NOT NULL",
+    )?;
+    let mut rows = named.query([])?;
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        ids.entry(id.clone()).or_insert_with(|| session_id(&id, "user", ""));
+    }
+    let mut add = transaction.prepare("INSERT INTO session_ids (old, new) VALUES (?1, ?2)")?;
+    for (old, new) in ids {
+        add.execute(params![old, new])?;
+    }
+    transaction.execute_batch(include_str!("../../migrations/07_tenants_leases.sql"))?;
+    Ok(())
+}
+
+fn session_id(old: &str, user: &str, workspace: &str) -> String {
+    if ids::is_id(old) { old.to_owned() } else { ids::labelled_id(DEFAULT_TENANT, user, workspace, old) }
 }

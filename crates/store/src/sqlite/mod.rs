@@ -1,6 +1,7 @@
 //! Records in one SQLite file: write-ahead log, synced when it must last, migrated by version.
 
 mod faults;
+mod leases;
 mod migrate;
 mod notes;
 mod open;
@@ -9,12 +10,18 @@ mod sessions;
 mod slates;
 
 use std::{
+    ops::Deref,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use anyhow::Context;
-use helve_contract::{Error, Result, jiff::Timestamp, ports::Message};
+use helve_contract::{
+    Error, Result,
+    ids::DEFAULT_TENANT,
+    jiff::Timestamp,
+    ports::{Clock, Message, WallClock},
+};
 use rusqlite::{Transaction, TransactionBehavior};
 use tokio::sync::Semaphore;
 
@@ -28,6 +35,10 @@ const READERS: usize = 4;
 #[derive(Clone)]
 pub struct Sqlite {
     file: Arc<File>,
+    /// Whose rows are seen and written.
+    tenant: Arc<str>,
+    /// What time it is for everything that is kept.
+    clock: Arc<dyn Clock>,
     /// How memory is searched.
     desk: Arc<notes::Desk>,
     /// Who hears of messages that were kept.
@@ -63,7 +74,25 @@ impl Sqlite {
             reading: Arc::new(Semaphore::new(READERS)),
             readers: Mutex::default(),
         };
-        Self { file: Arc::new(file), desk: Arc::default(), heard: None }
+        Self {
+            file: Arc::new(file),
+            tenant: DEFAULT_TENANT.into(),
+            clock: Arc::new(WallClock),
+            desk: Arc::default(),
+            heard: None,
+        }
+    }
+
+    /// The same file for another tenant. Tenants see nothing of each other.
+    #[must_use]
+    pub fn for_tenant(&self, tenant: &str) -> Self {
+        Self { tenant: tenant.into(), desk: self.desk.afresh(), ..self.clone() }
+    }
+
+    /// The same store with another clock, by which every time in it is set and every lease ends.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// The same store, heard by somebody.
@@ -100,12 +129,12 @@ impl Sqlite {
     /// Changes something, all or nothing. It is on disk when this returns.
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T> + Send + 'static,
+        work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let file = self.file.clone();
+        let (file, tenant, clock) = (self.file.clone(), self.tenant.clone(), self.clock.clone());
         blocking(&self.file.writing, move || {
             let mut slot = lock(&file.writer);
-            let (left, outcome) = file.with(slot.take(), |opened| change(opened, work));
+            let (left, outcome) = file.with(slot.take(), |opened| change(opened, tenant, &*clock, work));
             *slot = left;
             outcome
         })
@@ -115,12 +144,12 @@ impl Sqlite {
     /// Looks something up, in one consistent view.
     async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T> + Send + 'static,
+        work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let file = self.file.clone();
+        let (file, tenant, clock) = (self.file.clone(), self.tenant.clone(), self.clock.clone());
         blocking(&self.file.reading, move || {
             let idle = lock(&file.readers).pop();
-            let (left, outcome) = file.with(idle, |opened| look(opened, work));
+            let (left, outcome) = file.with(idle, |opened| look(opened, tenant, &*clock, work));
             lock(&file.readers).extend(left);
             outcome
         })
@@ -180,24 +209,51 @@ impl File {
     }
 }
 
-fn change<T>(opened: &Opened, work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+/// One transaction of one tenant, and the time at which it began.
+struct Tx<'a> {
+    transaction: Transaction<'a>,
+    tenant: Arc<str>,
+    now: Timestamp,
+}
+
+impl<'a> Deref for Tx<'a> {
+    type Target = Transaction<'a>;
+
+    fn deref(&self) -> &Transaction<'a> {
+        &self.transaction
+    }
+}
+
+fn change<T>(
+    opened: &Opened,
+    tenant: Arc<str>,
+    clock: &dyn Clock,
+    work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     if let Some(refusal) = &opened.refusal {
         return Err(Error::failed(refusal).into());
     }
     let transaction = patiently(|| Transaction::new_unchecked(&opened.connection, TransactionBehavior::Immediate))?;
+    // Only now: a writer may have waited for its turn.
+    let transaction = Tx { transaction, tenant, now: clock.now() };
     let done = work(&transaction)?;
     patiently(|| opened.connection.execute_batch("COMMIT"))?;
     Ok(done)
 }
 
-fn look<T>(opened: &Opened, work: impl FnOnce(&Transaction<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn look<T>(
+    opened: &Opened,
+    tenant: Arc<str>,
+    clock: &dyn Clock,
+    work: impl FnOnce(&Tx<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let transaction = patiently(|| {
         let transaction = Transaction::new_unchecked(&opened.connection, TransactionBehavior::Deferred)?;
         // The view begins with the first look, and only that can find somebody in the way.
         transaction.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.exists([])?;
         Ok(transaction)
     })?;
-    work(&transaction)
+    work(&Tx { transaction, tenant, now: clock.now() })
 }
 
 /// Waits for its turn without a thread, and works with one.
@@ -230,7 +286,9 @@ fn told(micros: i64) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use helve_contract::ports::Slates;
+    use std::time::Duration;
+
+    use helve_contract::ports::{Sessions, Slates};
     use serde_json::json;
 
     use super::*;
@@ -240,8 +298,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let store = Sqlite::open(&path).unwrap();
-        let now = Timestamp::UNIX_EPOCH;
-        store.write_slate("a", "pad", json!("before"), now).await.unwrap();
+        let lease = store.claim_session("a", "me", Duration::from_secs(30)).await.unwrap();
+        store.write_slate(&lease, "pad", json!("before")).await.unwrap();
         {
             let writer = lock(&store.file.writer);
             let connection = &writer.as_ref().unwrap().connection;
@@ -249,12 +307,12 @@ mod tests {
             connection.pragma_update(None, "max_page_count", pages + 2).unwrap();
         }
         let long = json!("x".repeat(100_000));
-        let error = store.write_slate("a", "pad", long, now).await.unwrap_err();
+        let error = store.write_slate(&lease, "pad", long).await.unwrap_err();
         let want =
             format!("the disk is full, so nothing was kept in {}; free some space and try again", path.display());
         assert_eq!(error.to_string(), want);
         assert_eq!(store.slate("a", "pad").await.unwrap().unwrap().value, json!("before"));
-        store.write_slate("a", "pad", json!("after"), now).await.unwrap();
+        store.write_slate(&lease, "pad", json!("after")).await.unwrap();
     }
 
     #[tokio::test]
@@ -264,7 +322,7 @@ mod tests {
         let store = Sqlite::open(&path).unwrap();
         let add = async |words: &'static str| {
             let added = store.write(move |t| {
-                t.execute("INSERT OR IGNORE INTO shelves (id, kind, name) VALUES (1, 'note', 'ann')", [])?;
+                t.execute("INSERT OR IGNORE INTO shelves (id, tenant, user, kind, place) VALUES (1, 'default', 'ann', 'note', '')", [])?;
                 let sql = "INSERT INTO passages (shelf, source, first, last, text, at, model, tokens, vector) \
                            VALUES (1, 's', 0, 0, ?1, 0, 'm', x'', x'')";
                 Ok(t.execute(sql, [words])?)
@@ -301,7 +359,7 @@ mod tests {
             async move {
                 store
                     .write(move |t| {
-                        t.execute("INSERT INTO slates VALUES ('a', 'b', '1', 0)", [])?;
+                        t.execute("INSERT INTO slates VALUES ('default', 'a', 'b', '1', 0)", [])?;
                         begun.send(())?;
                         until.recv()?;
                         Ok(())

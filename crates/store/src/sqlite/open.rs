@@ -132,17 +132,23 @@ fn once(path: &Path) -> anyhow::Result<Opened> {
             ))
             .into());
         }
-        Age::Newer(version) => Some(format!(
-            "{} was made by a newer helve (version {version}; this one knows {}), so it is only read here; use the newer one",
-            path.display(),
-            migrate::present()
-        )),
+        Age::Newer(version, writer) => {
+            let writer = writer.map_or_else(|| "a newer helve".to_owned(), |it| format!("helve {it}"));
+            return Err(Error::failed(format!(
+                "{} was written by {writer} in format {version}, and this helve ({}) reads up to format {}. Use {writer} \
+                 or a later one, or choose another file with store.file",
+                path.display(),
+                env!("CARGO_PKG_VERSION"),
+                migrate::present()
+            ))
+            .into());
+        }
         Age::Older | Age::Present if locked => Some(format!(
             "{} is read-only, so nothing can be kept; make the file and its folder writable for this user",
             path.display()
         )),
         Age::Older => {
-            migrate::bring_up(&connection)?;
+            migrate::bring_up(&connection, &real)?;
             None
         }
         Age::Present => None,

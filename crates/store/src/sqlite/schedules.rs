@@ -1,16 +1,25 @@
 //! Schedules and their runs. An occurrence is claimed, and its schedule moved on, in one transaction.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use helve_contract::{
     Result,
     jiff::Timestamp,
-    ports::{Cadence, Claim, Finish, Overlap, RunStatus, Schedule, ScheduleRun, Schedules, WhichSchedules},
+    ports::{
+        Cadence, Claim, ClaimedRun, Finish, Lease, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus,
+        Schedules, WhichSchedules,
+    },
 };
-use rusqlite::{OptionalExtension, Row, Transaction, params, types::Type};
+use rusqlite::{OptionalExtension, Row, params, types::Type};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Sqlite, kept, told};
+use super::{
+    Sqlite, Tx, kept,
+    leases::{lost, micros},
+    told,
+};
 
 const SCHEDULE: &str = "id, user, name, goal, cadence, notification, status, session, channel, workspace, dialect, \
                         missed, created, updated, next, last_run, last_status, failures, skipped, origin";
@@ -18,9 +27,18 @@ const RUN: &str = "id, schedule, due, attempt, owner, started, finished, status,
 
 #[async_trait]
 impl Schedules for Sqlite {
-    async fn add_schedule(&self, schedule: &Schedule) -> Result<()> {
-        let schedule = schedule.clone();
-        self.write(move |t| put(t, "INSERT", &schedule)).await
+    async fn time(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    async fn add_schedule(&self, schedule: &Schedule) -> Result<Schedule> {
+        let mut schedule = schedule.clone();
+        self.write(move |t| {
+            (schedule.created, schedule.updated) = (told(kept(t.now)), told(kept(t.now)));
+            put(t, &schedule)?;
+            Ok(schedule)
+        })
+        .await
     }
 
     async fn schedule(&self, id: &str) -> Result<Option<Schedule>> {
@@ -33,15 +51,16 @@ impl Schedules for Sqlite {
         self.write(move |t| {
             let there = one(t, &schedule.id)?;
             let Some(there) = there.filter(|it| kept(it.updated) == kept(seen)) else { return Ok(false) };
-            schedule.updated = told(after(there.updated, schedule.updated));
+            schedule.updated = told(after(there.updated, t.now));
+            schedule.created = there.created;
             // Not `INSERT OR REPLACE`: that would take the runs along.
             t.prepare_cached(
                 "UPDATE schedules SET user = ?2, name = ?3, goal = ?4, cadence = ?5, kind = ?6, notification = ?7, \
                  status = ?8, session = ?9, channel = ?10, workspace = ?11, dialect = ?12, missed = ?13, \
                  created = ?14, updated = ?15, next = ?16, last_run = ?17, last_status = ?18, failures = ?19, \
-                 skipped = ?20, origin = ?21 WHERE id = ?1",
+                 skipped = ?20, origin = ?21 WHERE id = ?1 AND tenant = ?22",
             )?
-            .execute(rusqlite::params_from_iter(columns(&schedule)?))?;
+            .execute(rusqlite::params_from_iter(columns(t, &schedule)?))?;
             Ok(true)
         })
         .await
@@ -49,7 +68,11 @@ impl Schedules for Sqlite {
 
     async fn remove_schedule(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
-        self.write(move |t| Ok(t.prepare_cached("DELETE FROM schedules WHERE id = ?1")?.execute([id])? > 0)).await
+        self.write(move |t| {
+            let sql = "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2";
+            Ok(t.prepare_cached(sql)?.execute(params![t.tenant, id])? > 0)
+        })
+        .await
     }
 
     async fn schedules(&self, which: &WhichSchedules) -> Result<(Vec<Schedule>, u64)> {
@@ -57,30 +80,33 @@ impl Schedules for Sqlite {
         self.read(move |t| list(t, &which)).await
     }
 
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Schedule>> {
+    async fn due(&self, most: usize) -> Result<Vec<Schedule>> {
         self.read(move |t| {
             let sql = format!(
-                "SELECT {SCHEDULE} FROM schedules WHERE status = 'active' AND next IS NOT NULL AND next <= ?1 \
-                 ORDER BY next, id LIMIT ?2"
+                "SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND status = 'active' AND next IS NOT NULL \
+                 AND next <= ?2 ORDER BY next, id LIMIT ?3"
             );
             let mut statement = t.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![kept(now), most.min(i64::MAX as usize) as i64], schedule)?;
+            let rows =
+                statement.query_map(params![t.tenant, kept(t.now), most.min(i64::MAX as usize) as i64], schedule)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
     }
 
-    async fn begun_after(&self, time: Timestamp) -> Result<Vec<Schedule>> {
+    async fn begun_ahead(&self, by: Duration) -> Result<Vec<Schedule>> {
         self.read(move |t| {
-            let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE status = 'active' AND last_run > ?1 ORDER BY id");
+            let sql = format!(
+                "SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND status = 'active' AND last_run > ?2 ORDER BY id"
+            );
             let mut statement = t.prepare_cached(&sql)?;
-            let rows = statement.query_map([kept(time)], schedule)?;
+            let rows = statement.query_map(params![t.tenant, kept(t.now).saturating_add(micros(by))], schedule)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
     }
 
-    async fn claim(&self, claim: &Claim) -> Result<Option<ScheduleRun>> {
+    async fn claim(&self, claim: &Claim) -> Result<Option<ClaimedRun>> {
         let claim = claim.clone();
         self.write(move |t| take(t, &claim)).await
     }
@@ -91,62 +117,63 @@ impl Schedules for Sqlite {
             let gone_on = t
                 .prepare_cached(
                     "UPDATE schedules SET next = ?3, skipped = skipped + ?4, updated = updated + 1 \
-                     WHERE id = ?1 AND next = ?2 AND status = 'active'",
+                     WHERE id = ?1 AND next = ?2 AND status = 'active' AND tenant = ?5",
                 )?
-                .execute(params![schedule, kept(due), next.map(kept), count])?;
+                .execute(params![schedule, kept(due), next.map(kept), count, t.tenant])?;
             Ok(gone_on > 0)
         })
         .await
     }
 
-    async fn hold(&self, run: &str, owner: &str, until: Timestamp) -> Result<bool> {
-        let (run, owner) = (run.to_owned(), owner.to_owned());
-        self.write(move |t| {
-            let held = t
-                .prepare_cached(
-                    "UPDATE schedule_runs SET until = ?3 WHERE id = ?1 AND owner = ?2 AND status = 'running'",
-                )?
-                .execute(params![run, owner, kept(until)])?;
-            Ok(held > 0)
-        })
-        .await
+    async fn hold(&self, lease: &Lease, length: Duration) -> Result<Lease> {
+        let lease = lease.clone();
+        self.write(move |t| prolong(t, &lease, kept(t.now).saturating_add(micros(length)))).await
     }
 
-    async fn take_over(&self, owner: &str, now: Timestamp, until: Timestamp, most: usize) -> Result<Vec<ScheduleRun>> {
+    async fn release(&self, lease: &Lease) -> Result<()> {
+        let lease = lease.clone();
+        self.write(move |t| prolong(t, &lease, kept(t.now)).map(drop)).await
+    }
+
+    async fn take_over(&self, owner: &str, length: Duration, most: usize) -> Result<Vec<ClaimedRun>> {
         let owner = owner.to_owned();
         // Looking is cheap and waits for nobody; there is hardly ever something to take.
-        let idle = self.read(move |t| Ok(lapsed(t, now, until, 1)?.is_empty())).await?;
+        let idle = self.read(move |t| Ok(lapsed(t, length, 1)?.is_empty())).await?;
         if idle {
             return Ok(Vec::new());
         }
         self.write(move |t| {
-            let ids = lapsed(t, now, until, most)?;
+            let ids = lapsed(t, length, most)?;
             let sql = format!(
-                "UPDATE schedule_runs SET owner = ?2, until = ?3, started = ?4, attempt = attempt + 1 WHERE id = ?1 \
-                 RETURNING {RUN}"
+                "UPDATE schedule_runs SET owner = ?3, until = ?4, started = ?5, attempt = attempt + 1 \
+                 WHERE tenant = ?1 AND id = ?2 RETURNING {RUN}"
             );
             let mut statement = t.prepare_cached(&sql)?;
+            let until = kept(t.now).saturating_add(micros(length));
             let mut taken = Vec::with_capacity(ids.len());
             for id in ids {
-                taken.push(statement.query_row(params![id, owner, kept(until), kept(now)], run)?);
+                let run = statement.query_row(params![t.tenant, id, owner, until, kept(t.now)], run)?;
+                taken.push(claimed(run, until));
             }
             Ok(taken)
         })
         .await
     }
 
-    async fn finish(&self, finish: &Finish) -> Result<bool> {
-        let finish = finish.clone();
-        self.write(move |t| end(t, &finish)).await
+    async fn finish(&self, lease: &Lease, finish: &Finish) -> Result<ScheduleRun> {
+        let (lease, finish) = (lease.clone(), finish.clone());
+        self.write(move |t| end(t, &lease, finish)).await
     }
 
     async fn runs(&self, schedule: &str, most: usize) -> Result<Vec<ScheduleRun>> {
         let schedule = schedule.to_owned();
         self.read(move |t| {
-            let sql =
-                format!("SELECT {RUN} FROM schedule_runs WHERE schedule = ?1 ORDER BY started DESC, due DESC LIMIT ?2");
+            let sql = format!(
+                "SELECT {RUN} FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 \
+                     ORDER BY started DESC, due DESC LIMIT ?3"
+            );
             let mut statement = t.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![schedule, most.min(i64::MAX as usize) as i64], run)?;
+            let rows = statement.query_map(params![t.tenant, schedule, most.min(i64::MAX as usize) as i64], run)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
@@ -155,33 +182,32 @@ impl Schedules for Sqlite {
     async fn run(&self, id: &str) -> Result<Option<ScheduleRun>> {
         let id = id.to_owned();
         self.read(move |t| {
-            let sql = format!("SELECT {RUN}, output FROM schedule_runs WHERE id = ?1");
+            let sql = format!("SELECT {RUN}, output FROM schedule_runs WHERE tenant = ?1 AND id = ?2");
             let mut statement = t.prepare_cached(&sql)?;
-            let found = statement.query_row([id], |row| Ok(ScheduleRun { output: row.get("output")?, ..run(row)? }));
+            let found = statement
+                .query_row(params![t.tenant, id], |row| Ok(ScheduleRun { output: row.get("output")?, ..run(row)? }));
             Ok(found.optional()?)
         })
         .await
     }
 }
 
-fn one(t: &Transaction<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
-    let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE id = ?1");
-    Ok(t.prepare_cached(&sql)?.query_row([id], schedule).optional()?)
+fn one(t: &Tx<'_>, id: &str) -> anyhow::Result<Option<Schedule>> {
+    let sql = format!("SELECT {SCHEDULE} FROM schedules WHERE tenant = ?1 AND id = ?2");
+    Ok(t.prepare_cached(&sql)?.query_row(params![t.tenant, id], schedule).optional()?)
 }
 
-fn put(t: &Transaction<'_>, verb: &str, schedule: &Schedule) -> anyhow::Result<()> {
-    let sql = format!(
-        "{verb} INTO schedules (id, user, name, goal, cadence, kind, notification, status, session, channel, \
-         workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped, \
-         origin) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
-    );
-    t.prepare_cached(&sql)?.execute(rusqlite::params_from_iter(columns(schedule)?))?;
+fn put(t: &Tx<'_>, schedule: &Schedule) -> anyhow::Result<()> {
+    let sql = "INSERT INTO schedules (id, user, name, goal, cadence, kind, notification, status, session, channel, \
+               workspace, dialect, missed, created, updated, next, last_run, last_status, failures, skipped, \
+               origin, tenant) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
+               ?18, ?19, ?20, ?21, ?22)";
+    t.prepare_cached(sql)?.execute(rusqlite::params_from_iter(columns(t, schedule)?))?;
     Ok(())
 }
 
 /// A schedule in the order of the table's columns.
-fn columns(it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
+fn columns(t: &Tx<'_>, it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
     let time = |it: Option<Timestamp>| it.map(kept).into();
     Ok(vec![
         it.id.clone().into(),
@@ -205,16 +231,17 @@ fn columns(it: &Schedule) -> anyhow::Result<Vec<rusqlite::types::Value>> {
         i64::from(it.failures).into(),
         it.skipped.min(i64::MAX as u64).cast_signed().into(),
         it.origin.clone().into(),
+        t.tenant.to_string().into(),
     ])
 }
 
-fn list(t: &Transaction<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u64)> {
+fn list(t: &Tx<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Schedule>, u64)> {
     let status = which.status.as_ref().map(word).transpose()?;
     let notification = which.notification.as_ref().map(word).transpose()?;
     let fits = "(?1 IS NULL OR user = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR kind = ?3) \
-                AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5)";
+                AND (?4 IS NULL OR notification = ?4) AND (?5 IS NULL OR session = ?5) AND tenant = ?6";
     let from = format!("SELECT {SCHEDULE} FROM schedules WHERE {fits} ORDER BY created DESC, rowid DESC");
-    let given = params![which.user, status, which.cadence, notification, which.session];
+    let given = params![which.user, status, which.cadence, notification, which.session, t.tenant];
     let signed = |it: u64| it.min(i64::MAX as u64).cast_signed();
     let Some(name) = which.name.as_ref().map(|it| it.to_lowercase()) else {
         let count = format!("SELECT count(*) FROM schedules WHERE {fits}");
@@ -238,56 +265,53 @@ fn list(t: &Transaction<'_>, which: &WhichSchedules) -> anyhow::Result<(Vec<Sche
     Ok((found, total))
 }
 
-fn take(t: &Transaction<'_>, claim: &Claim) -> anyhow::Result<Option<ScheduleRun>> {
+fn take(t: &Tx<'_>, claim: &Claim) -> anyhow::Result<Option<ClaimedRun>> {
     let Some(there) = one(t, &claim.schedule)? else { return Ok(None) };
     let by_hand = claim.overlap == Overlap::ByHand;
-    let is_due =
-        there.status == helve_contract::ports::ScheduleStatus::Active && there.next.map(kept) == Some(kept(claim.due));
+    let is_due = there.status == ScheduleStatus::Active && there.next.map(kept) == Some(kept(claim.due));
     if !by_hand && !is_due {
         return Ok(None);
     }
     let busy: bool = t
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE schedule = ?1 AND status = 'running')")?
-        .query_row([&claim.schedule], |row| row.get(0))?;
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 AND status = 'running')",
+        )?
+        .query_row(params![t.tenant, claim.schedule], |row| row.get(0))?;
     if busy && claim.overlap != Overlap::Skip {
         return Ok(None);
     }
+    let (now, until) = (kept(t.now), kept(t.now).saturating_add(micros(claim.length)));
     let mut begun = false;
     if !busy {
-        begun =
-            t.prepare_cached(
-                "INSERT INTO schedule_runs (id, schedule, due, attempt, owner, until, started, status, summary, \
-                 output, turns, cost, notified) VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, 'running', '', '', 0, 0.0, 0) \
-                 ON CONFLICT (schedule, due) DO NOTHING",
+        begun = t
+            .prepare_cached(
+                "INSERT INTO schedule_runs (tenant, id, schedule, due, attempt, owner, until, started, status, summary, \
+                 output, turns, cost, notified) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, 'running', '', '', 0, 0.0, 0) \
+                 ON CONFLICT (tenant, schedule, due) DO NOTHING",
             )?
-            .execute(params![
-                claim.run,
-                claim.schedule,
-                kept(claim.due),
-                claim.owner,
-                kept(claim.until),
-                kept(claim.now)
-            ])? > 0;
+            .execute(params![t.tenant, claim.run, claim.schedule, kept(claim.due), claim.owner, until, now])?
+            > 0;
     }
     // The schedule moves on even where the occurrence had been claimed before: else it would stay due for ever.
     t.prepare_cached(
         "UPDATE schedules SET next = ?2, skipped = skipped + ?3, updated = ?4, last_run = coalesce(?5, last_run) \
-         WHERE id = ?1",
+         WHERE id = ?1 AND tenant = ?6",
     )?
     .execute(params![
         claim.schedule,
         if by_hand { there.next.map(kept) } else { claim.next.map(kept) },
         claim.skipped + u64::from(busy),
-        after(there.updated, claim.now),
-        begun.then_some(kept(claim.now)),
+        after(there.updated, t.now),
+        begun.then_some(now),
+        t.tenant,
     ])?;
-    Ok(begun.then(|| ScheduleRun {
+    let run = ScheduleRun {
         id: claim.run.clone(),
         schedule: claim.schedule.clone(),
         due: told(kept(claim.due)),
         attempt: 1,
         owner: claim.owner.clone(),
-        started: told(kept(claim.now)),
+        started: told(now),
         finished: None,
         status: RunStatus::Running,
         summary: String::new(),
@@ -295,61 +319,85 @@ fn take(t: &Transaction<'_>, claim: &Claim) -> anyhow::Result<Option<ScheduleRun
         turns: 0,
         cost: 0.0,
         notified: false,
-    }))
+    };
+    Ok(begun.then(|| claimed(run, until)))
 }
 
-/// Runs whose claim has run out. One that reaches much farther than claims do was made before the clock went back.
-fn lapsed(t: &Transaction<'_>, now: Timestamp, until: Timestamp, most: usize) -> anyhow::Result<Vec<String>> {
-    let farthest = kept(now).saturating_add(kept(until).saturating_sub(kept(now)).saturating_mul(4));
+/// A run with its lease: its epoch is the number of the attempt.
+fn claimed(run: ScheduleRun, until: i64) -> ClaimedRun {
+    let lease = Lease { key: run.id.clone(), owner: run.owner.clone(), epoch: run.attempt.into(), until: told(until) };
+    ClaimedRun { run, lease }
+}
+
+/// Moves the end of a lease.
+fn prolong(t: &Tx<'_>, lease: &Lease, until: i64) -> anyhow::Result<Lease> {
+    let held = t
+        .prepare_cached(
+            "UPDATE schedule_runs SET until = ?5 WHERE tenant = ?1 AND id = ?2 AND owner = ?3 AND attempt = ?4 \
+             AND status = 'running'",
+        )?
+        .execute(params![t.tenant, lease.key, lease.owner, lease.epoch, until])?;
+    if held == 0 { Err(lost(lease)) } else { Ok(Lease { until: told(until), ..lease.clone() }) }
+}
+
+/// Runs whose lease has run out. One that reaches much farther than leases do was made before the clock went back.
+fn lapsed(t: &Tx<'_>, length: Duration, most: usize) -> anyhow::Result<Vec<String>> {
+    let now = kept(t.now);
+    let farthest = now.saturating_add(micros(length).saturating_mul(4));
     let mut statement = t.prepare_cached(
-        "SELECT id FROM schedule_runs WHERE status = 'running' AND (until <= ?1 OR until > ?2) \
-         ORDER BY due, id LIMIT ?3",
+        "SELECT id FROM schedule_runs WHERE tenant = ?1 AND status = 'running' AND (until <= ?2 OR until > ?3) \
+         ORDER BY due, id LIMIT ?4",
     )?;
-    let rows =
-        statement.query_map(params![kept(now), farthest, most.min(i64::MAX as usize) as i64], |row| row.get(0))?;
+    let values = params![t.tenant, now, farthest, most.min(i64::MAX as usize) as i64];
+    let rows = statement.query_map(values, |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn end(t: &Transaction<'_>, finish: &Finish) -> anyhow::Result<bool> {
-    let run = &finish.run;
+fn end(t: &Tx<'_>, lease: &Lease, finish: Finish) -> anyhow::Result<ScheduleRun> {
+    let mut run = finish.run;
+    run.finished = Some(told(kept(t.now)));
+    // What is not a number cannot be kept as one.
+    run.cost = if run.cost.is_finite() { run.cost } else { 0.0 };
     let status = word(&run.status)?;
     let ended = t
         .prepare_cached(
-            "UPDATE schedule_runs SET finished = ?3, status = ?4, summary = ?5, output = ?6, turns = ?7, cost = ?8, \
-             notified = ?9 WHERE id = ?1 AND owner = ?2 AND attempt = ?10 AND status = 'running'",
+            "UPDATE schedule_runs SET finished = ?5, status = ?6, summary = ?7, output = ?8, turns = ?9, cost = ?10, \
+             notified = ?11 WHERE tenant = ?1 AND id = ?2 AND owner = ?3 AND attempt = ?4 AND status = 'running'",
         )?
         .execute(params![
-            run.id,
-            run.owner,
-            run.finished.map(kept),
+            t.tenant,
+            lease.key,
+            lease.owner,
+            lease.epoch,
+            kept(t.now),
             status,
             run.summary,
             run.output,
             run.turns,
-            // What is not a number cannot be kept as one.
-            if run.cost.is_finite() { run.cost } else { 0.0 },
+            run.cost,
             run.notified,
-            run.attempt
         ])?;
     if ended == 0 {
-        return Ok(false);
+        return Err(lost(lease));
     }
-    t.prepare_cached("UPDATE schedules SET last_status = ?2, failures = ?3, updated = updated + 1 WHERE id = ?1")?
-        .execute(params![run.schedule, status, finish.failures])?;
+    t.prepare_cached(
+        "UPDATE schedules SET last_status = ?3, failures = ?4, updated = updated + 1 WHERE tenant = ?1 AND id = ?2",
+    )?
+    .execute(params![t.tenant, run.schedule, status, finish.failures])?;
     if let Some(status) = finish.status {
         // What its owner decided meanwhile stands: a one-off with a new time is not over, a paused one is not disabled.
         t.prepare_cached(
-            "UPDATE schedules SET status = ?2, next = NULL WHERE id = ?1 \
-             AND CASE WHEN ?2 IN ('completed', 'failed') THEN next IS NULL ELSE status = 'active' END",
+            "UPDATE schedules SET status = ?3, next = NULL WHERE tenant = ?1 AND id = ?2 \
+             AND CASE WHEN ?3 IN ('completed', 'failed') THEN next IS NULL ELSE status = 'active' END",
         )?
-        .execute(params![run.schedule, word(&status)?])?;
+        .execute(params![t.tenant, run.schedule, word(&status)?])?;
     }
     t.prepare_cached(
-        "DELETE FROM schedule_runs WHERE schedule = ?1 AND status <> 'running' AND id NOT IN \
-         (SELECT id FROM schedule_runs WHERE schedule = ?1 ORDER BY started DESC, due DESC LIMIT ?2)",
+        "DELETE FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 AND status <> 'running' AND id NOT IN \
+         (SELECT id FROM schedule_runs WHERE tenant = ?1 AND schedule = ?2 ORDER BY started DESC, due DESC LIMIT ?3)",
     )?
-    .execute(params![run.schedule, finish.keep.min(i64::MAX as usize) as i64])?;
-    Ok(true)
+    .execute(params![t.tenant, run.schedule, finish.keep.min(i64::MAX as usize) as i64])?;
+    Ok(run)
 }
 
 /// A time of change that is later than the last one, also where the clock went back.

@@ -1,34 +1,76 @@
 //! Conversations: one row each, and one row a message, numbered from 1 without gaps.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use helve_contract::{
     Error, Result,
-    ports::{Message, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which},
+    ports::{
+        Appended, InboxItem, Lease, Message, Moved, Part, Retitle, SessionHolder, SessionRecord, Sessions, Speaker,
+        Spent, Usage, Which,
+    },
 };
-use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
+use rusqlite::{OptionalExtension, Row, ToSql, params};
 
-use super::{Sqlite, kept, told};
+use super::{
+    Sqlite, Tx, kept,
+    leases::{self, IS_HELD},
+    told,
+};
 
 /// What is read of a conversation, in the order of [`record`].
 const COLUMNS: &str = "id, parent, user, agent, title, dialect, model, workspace, messages, \
-                       prompt_tokens, completion_tokens, cost, view_from, created, updated";
+                       prompt_tokens, completion_tokens, cost, view_from, created, updated, label";
 
 /// A conversation and all that came of it, by id. `UNION` ends circles.
-const FAMILY: &str = "WITH RECURSIVE family (id) AS ( \
-                      SELECT ?1 UNION SELECT sessions.id FROM sessions JOIN family ON sessions.parent = family.id)";
+const FAMILY: &str = "WITH RECURSIVE family (id) AS (SELECT ?2 UNION \
+                      SELECT sessions.id FROM sessions JOIN family ON tenant = ?1 AND sessions.parent = family.id)";
 
 #[async_trait]
 impl Sessions for Sqlite {
-    async fn begin(&self, record: &SessionRecord) -> Result<()> {
-        let record = record.clone();
+    async fn claim_session(&self, session: &str, owner: &str, length: Duration) -> Result<Lease> {
+        let (session, owner) = (session.to_owned(), owner.to_owned());
+        self.write(move |t| leases::claim(t, &session, &owner, length)).await
+    }
+
+    async fn hold_session(&self, lease: &Lease, length: Duration) -> Result<Lease> {
+        let lease = lease.clone();
+        self.write(move |t| leases::hold(t, &lease, length)).await
+    }
+
+    async fn release_session(&self, lease: &Lease) -> Result<()> {
+        let lease = lease.clone();
+        self.write(move |t| leases::release(t, &lease)).await
+    }
+
+    fn abandon_session(&self, lease: &Lease) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (store, lease) = (self.clone(), lease.clone());
+            runtime.spawn(async move { store.release_session(&lease).await });
+        }
+    }
+
+    async fn session_holder(&self, session: &str) -> Result<Option<SessionHolder>> {
+        let session = session.to_owned();
+        self.read(move |t| leases::holder(t, &session)).await
+    }
+
+    async fn begin(&self, lease: &Lease, record: &SessionRecord) -> Result<SessionRecord> {
+        let (lease, mut record) = (lease.clone(), record.clone());
         self.write(move |t| {
             if find(t, &record.id)?.is_some() {
                 return Err(Error::failed(format!("there is already a conversation `{}`", record.id)).into());
             }
-            let sql =
-                format!("INSERT INTO sessions ({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,0,?9,?10,?11,?12,?13,?14)");
-            t.prepare_cached(&sql)?.execute(params![
+            anyhow::ensure!(lease.key == record.id, "the lease of {} is not for {}", lease.key, record.id);
+            let sql = format!(
+                "INSERT INTO sessions (tenant, {COLUMNS}) \
+                 SELECT ?1,?2,?5,?6,?7,?8,?9,?10,?11,0,?12,?13,?14,?15,?16,?16,?17 WHERE {IS_HELD}"
+            );
+            let begun = t.prepare_cached(&sql)?.execute(params![
+                t.tenant,
                 record.id,
+                lease.owner,
+                lease.epoch,
                 record.parent,
                 record.user,
                 record.agent,
@@ -40,10 +82,14 @@ impl Sessions for Sqlite {
                 record.spent.completion_tokens,
                 money(record.spent.cost),
                 record.view_from,
-                kept(record.created),
-                kept(record.updated),
+                kept(t.now),
+                record.label,
             ])?;
-            Ok(())
+            if begun == 0 {
+                return Err(leases::lost(&lease));
+            }
+            (record.messages, record.created, record.updated) = (0, told(kept(t.now)), told(kept(t.now)));
+            Ok(record)
         })
         .await
     }
@@ -58,21 +104,57 @@ impl Sessions for Sqlite {
         self.read(move |t| list(t, &which)).await
     }
 
-    async fn append(&self, session: &str, messages: &[Message], spent: Spent) -> Result<u64> {
-        let (session, messages) = (session.to_owned(), messages.to_vec());
+    async fn append(&self, lease: &Lease, messages: &[Message], spent: Spent) -> Result<Appended> {
+        let (lease, messages) = (lease.clone(), messages.to_vec());
         let written = self.write(move |t| {
-            let last = append(t, &session, &messages, spent)?;
-            Ok((last, session, messages))
+            let mut messages = messages;
+            let last = append(t, &lease, &mut messages, spent)?;
+            Ok((Appended { last, at: told(kept(t.now)) }, lease.key, messages))
         });
-        let (last, session, mut messages) = written.await?;
-        if let Some(heard) = &self.heard {
-            let before = last.saturating_sub(messages.len() as u64);
-            for (message, seq) in messages.iter_mut().zip(before + 1..) {
-                message.seq = seq;
-            }
-            heard(&session, &messages);
+        let (appended, session, messages) = written.await?;
+        self.tell(&session, &messages);
+        Ok(appended)
+    }
+
+    async fn post(&self, session: &str, item: &InboxItem) -> Result<()> {
+        let (session, item) = (session.to_owned(), serde_json::to_string(item).map_err(anyhow::Error::from)?);
+        self.write(move |t| {
+            known(t, &session)?;
+            t.prepare_cached("INSERT INTO inbox (tenant, session, item, created) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![t.tenant, session, item, kept(t.now)])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn take_inbox(&self, lease: &Lease) -> Result<Moved> {
+        let key = lease.key.clone();
+        // Looking is cheap and waits for nobody; there is hardly ever something to move.
+        let is_empty = self.read(move |t| {
+            let mut some = t.prepare_cached("SELECT 1 FROM inbox WHERE tenant = ?1 AND session = ?2 LIMIT 1")?;
+            Ok(!some.exists(params![t.tenant, key])?)
+        });
+        if is_empty.await? {
+            return Ok(Moved::default());
         }
-        Ok(last)
+        let (session, lease) = (lease.key.clone(), lease.clone());
+        let moved = self.write(move |t| move_in(t, &lease)).await?;
+        self.tell(&session, &moved.messages);
+        Ok(moved)
+    }
+
+    async fn add_cost(&self, session: &str, spent: Spent) -> Result<()> {
+        let session = session.to_owned();
+        self.write(move |t| {
+            let changed = t
+                .prepare_cached(
+                    "UPDATE sessions SET prompt_tokens = prompt_tokens + ?3, \
+                     completion_tokens = completion_tokens + ?4, cost = cost + ?5 WHERE tenant = ?1 AND id = ?2",
+                )?
+                .execute(params![t.tenant, session, spent.prompt_tokens, spent.completion_tokens, money(spent.cost)])?;
+            if changed == 0 { Err(unknown(&session).into()) } else { Ok(()) }
+        })
+        .await
     }
 
     async fn messages(&self, session: &str, before: Option<u64>, most: usize) -> Result<Vec<Message>> {
@@ -85,35 +167,28 @@ impl Sessions for Sqlite {
         self.read(move |t| usage(t, &session, most)).await
     }
 
-    async fn take_back(&self, session: &str, from: u64) -> Result<u64> {
-        let session = session.to_owned();
-        self.write(move |t| {
-            known(t, &session)?;
-            let from = from.min(i64::MAX as u64);
-            let gone = t
-                .prepare_cached("DELETE FROM messages WHERE session = ?1 AND seq >= ?2")?
-                .execute(params![session, from])? as u64;
-            // A view that begins at a message which is gone begins at the beginning.
-            t.prepare_cached(
-                "UPDATE sessions SET messages = messages - ?3, \
-                 view_from = CASE WHEN view_from >= ?2 THEN NULL ELSE view_from END WHERE id = ?1",
-            )?
-            .execute(params![session, from, gone])?;
-            Ok(gone)
-        })
-        .await
+    async fn take_back(&self, lease: &Lease, from: u64) -> Result<u64> {
+        let lease = lease.clone();
+        self.write(move |t| take_back(t, &lease, from)).await
     }
 
-    async fn retitle(&self, session: &str, change: &Retitle) -> Result<()> {
-        let (session, change) = (session.to_owned(), change.clone());
+    async fn retitle(&self, lease: &Lease, change: &Retitle) -> Result<()> {
+        let (lease, change) = (lease.clone(), change.clone());
         self.write(move |t| {
-            let changed = t
-                .prepare_cached(
-                    "UPDATE sessions SET title = coalesce(?2, title), model = coalesce(?3, model), \
-                     view_from = coalesce(?4, view_from) WHERE id = ?1",
-                )?
-                .execute(params![session, change.title, change.model, change.view_from])?;
-            if changed == 0 { Err(unknown(&session).into()) } else { Ok(()) }
+            let sql = format!(
+                "UPDATE sessions SET title = coalesce(?5, title), model = coalesce(?6, model), \
+                 view_from = coalesce(?7, view_from) WHERE tenant = ?1 AND id = ?2 AND {IS_HELD}"
+            );
+            let changed = t.prepare_cached(&sql)?.execute(params![
+                t.tenant,
+                lease.key,
+                lease.owner,
+                lease.epoch,
+                change.title,
+                change.model,
+                change.view_from
+            ])?;
+            if changed == 0 { Err(refusal(t, &lease)?) } else { Ok(()) }
         })
         .await
     }
@@ -121,38 +196,103 @@ impl Sessions for Sqlite {
     async fn discard(&self, session: &str) -> Result<bool> {
         let session = session.to_owned();
         self.write(move |t| {
-            for rest in ["slates WHERE session", "messages WHERE session"] {
-                let sql = format!("{FAMILY} DELETE FROM {rest} IN (SELECT id FROM family)");
-                t.prepare_cached(&sql)?.execute([&session])?;
+            if let Some(holder) = leases::holder(t, &session)? {
+                return Err(Error::SessionHeld(Box::new(holder)).into());
             }
-            let sql = format!("{FAMILY} DELETE FROM sessions WHERE id IN (SELECT id FROM family)");
-            Ok(t.prepare_cached(&sql)?.execute([&session])? > 0)
+            for rest in ["slates WHERE tenant = ?1 AND session", "messages WHERE tenant = ?1 AND session"] {
+                let sql = format!("{FAMILY} DELETE FROM {rest} IN (SELECT id FROM family)");
+                t.prepare_cached(&sql)?.execute(params![t.tenant, session])?;
+            }
+            let sql = format!("{FAMILY} DELETE FROM sessions WHERE tenant = ?1 AND id IN (SELECT id FROM family)");
+            Ok(t.prepare_cached(&sql)?.execute(params![t.tenant, session])? > 0)
         })
         .await
     }
 }
 
-fn find(t: &Transaction<'_>, id: &str) -> anyhow::Result<Option<SessionRecord>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");
-    Ok(t.prepare_cached(&sql)?.query_row([id], record).optional()?)
+impl Sqlite {
+    /// Tells who listens of messages that were kept.
+    fn tell(&self, session: &str, messages: &[Message]) {
+        if let Some(heard) = &self.heard {
+            heard(session, messages);
+        }
+    }
 }
 
-fn known(t: &Transaction<'_>, id: &str) -> anyhow::Result<()> {
-    if t.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])? {
-        return Ok(());
-    }
-    Err(unknown(id).into())
+fn find(t: &Tx<'_>, id: &str) -> anyhow::Result<Option<SessionRecord>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE tenant = ?1 AND id = ?2");
+    Ok(t.prepare_cached(&sql)?.query_row(params![t.tenant, id], record).optional()?)
+}
+
+fn known(t: &Tx<'_>, id: &str) -> anyhow::Result<()> {
+    let there =
+        t.prepare_cached("SELECT 1 FROM sessions WHERE tenant = ?1 AND id = ?2")?.exists(params![t.tenant, id])?;
+    if there { Ok(()) } else { Err(unknown(id).into()) }
 }
 
 fn unknown(id: &str) -> Error {
     Error::failed(format!("there is no conversation `{id}`"))
 }
 
-fn list(t: &Transaction<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord>, u64)> {
+/// Why a write under a lease changed nothing: the lease is stale, or there is no such session.
+fn refusal(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<anyhow::Error> {
+    Ok(if t.holds(lease)? { unknown(&lease.key).into() } else { leases::lost(lease) })
+}
+
+/// Takes messages back, from this number to the end.
+fn take_back(t: &Tx<'_>, lease: &Lease, from: u64) -> anyhow::Result<u64> {
+    let from = from.min(i64::MAX as u64);
+    // A view that begins at a message which is gone begins at the beginning.
+    let sql = format!(
+        "UPDATE sessions SET view_from = CASE WHEN view_from >= ?5 THEN NULL ELSE view_from END, messages = messages - \
+         (SELECT count(*) FROM messages WHERE tenant = ?1 AND session = ?2 AND seq >= ?5) \
+         WHERE tenant = ?1 AND id = ?2 AND {IS_HELD}"
+    );
+    let changed = t.prepare_cached(&sql)?.execute(params![t.tenant, lease.key, lease.owner, lease.epoch, from])?;
+    if changed == 0 {
+        return Err(refusal(t, lease)?);
+    }
+    let gone = t
+        .prepare_cached("DELETE FROM messages WHERE tenant = ?1 AND session = ?2 AND seq >= ?3")?
+        .execute(params![t.tenant, lease.key, from])?;
+    Ok(gone as u64)
+}
+
+/// Moves what waits for a session into it.
+fn move_in(t: &Tx<'_>, lease: &Lease) -> anyhow::Result<Moved> {
+    if !t.holds(lease)? {
+        return Err(leases::lost(lease));
+    }
+    let items: Vec<String> = t
+        .prepare_cached("DELETE FROM inbox WHERE tenant = ?1 AND session = ?2 RETURNING id, item")?
+        .query_map(params![t.tenant, lease.key], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?
+        .collect::<Result<std::collections::BTreeMap<i64, String>, _>>()?
+        .into_values()
+        .collect();
+    let mut moved = Moved::default();
+    for item in items {
+        match serde_json::from_str(&item)? {
+            InboxItem::Message { role, parts } => {
+                let mut message = [Message { seq: 0, role, parts, created: t.now }];
+                append(t, lease, &mut message, Spent::default())?;
+                moved.messages.extend(message);
+            }
+            InboxItem::Undo { from } => {
+                moved.undone |= take_back(t, lease, from)? > 0;
+                moved.messages.retain(|message| message.seq < from);
+            }
+        }
+    }
+    Ok(moved)
+}
+
+fn list(t: &Tx<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord>, u64)> {
     // Only the filters that are set are in the query, so that an index fits it.
-    let mut filters = Vec::new();
-    let mut values: Vec<&dyn ToSql> = Vec::new();
-    for (column, value) in [("parent", &which.parent), ("user", &which.user), ("workspace", &which.workspace)] {
+    let mut filters = vec!["tenant = ?1".to_owned()];
+    let mut values: Vec<&dyn ToSql> = vec![&t.tenant];
+    let wanted =
+        [("parent", &which.parent), ("user", &which.user), ("workspace", &which.workspace), ("label", &which.label)];
+    for (column, value) in wanted {
         if let Some(value) = value {
             values.push(value);
             filters.push(format!("{column} = ?{}", values.len()));
@@ -161,7 +301,7 @@ fn list(t: &Transaction<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord
     if which.top_only {
         filters.push("parent IS NULL".to_owned());
     }
-    let filter = if filters.is_empty() { String::new() } else { format!("WHERE {}", filters.join(" AND ")) };
+    let filter = format!("WHERE {}", filters.join(" AND "));
     let total = t
         .prepare_cached(&format!("SELECT count(*) FROM sessions {filter}"))?
         .query_row(values.as_slice(), |row| row.get(0))?;
@@ -173,47 +313,65 @@ fn list(t: &Transaction<'_>, which: &Which) -> anyhow::Result<(Vec<SessionRecord
     Ok((found, total))
 }
 
-fn append(t: &Transaction<'_>, session: &str, messages: &[Message], spent: Spent) -> anyhow::Result<u64> {
-    known(t, session)?;
+/// Adds messages at the end, which get their numbers and the time.
+fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> anyhow::Result<u64> {
+    let now = kept(t.now);
+    // What happened last may be told late, and clocks go back; the order of use does not.
+    let sql = format!(
+        "UPDATE sessions SET messages = messages + ?5, prompt_tokens = prompt_tokens + ?6, \
+         completion_tokens = completion_tokens + ?7, cost = cost + ?8, \
+         updated = CASE WHEN ?5 > 0 THEN max(updated, ?9) ELSE updated END WHERE tenant = ?1 AND id = ?2 AND {IS_HELD}"
+    );
+    let changed = t.prepare_cached(&sql)?.execute(params![
+        t.tenant,
+        lease.key,
+        lease.owner,
+        lease.epoch,
+        messages.len() as u64,
+        spent.prompt_tokens,
+        spent.completion_tokens,
+        money(spent.cost),
+        now,
+    ])?;
+    if changed == 0 {
+        return Err(refusal(t, lease)?);
+    }
     let mut last: u64 = t
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM messages WHERE session = ?1")?
-        .query_row([session], |row| row.get(0))?;
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM messages WHERE tenant = ?1 AND session = ?2")?
+        .query_row(params![t.tenant, lease.key], |row| row.get(0))?;
     let mut insert = t.prepare_cached(
-        "INSERT INTO messages (session, seq, role, parts, created, prompt_tokens, completion_tokens, cost) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO messages (tenant, session, seq, role, parts, created, prompt_tokens, completion_tokens, cost) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     // What was spent was spent on the first of them: an answer is kept by itself.
     let mut rest = spent;
     for message in messages {
         last += 1;
+        (message.seq, message.created) = (last, told(now));
         let parts = serde_json::to_string(&message.parts)?;
         let Spent { prompt_tokens, completion_tokens, cost, .. } = std::mem::take(&mut rest);
-        let (role, created) = (word(message.role), kept(message.created));
-        insert.execute(params![session, last, role, parts, created, prompt_tokens, completion_tokens, money(cost)])?;
+        let role = word(message.role);
+        insert.execute(params![
+            t.tenant,
+            lease.key,
+            last,
+            role,
+            parts,
+            now,
+            prompt_tokens,
+            completion_tokens,
+            money(cost)
+        ])?;
     }
-    // What happened last may be told late, and clocks go back; the order of use does not.
-    let latest = messages.iter().map(|message| kept(message.created)).max().unwrap_or(i64::MIN);
-    t.prepare_cached(
-        "UPDATE sessions SET messages = messages + ?2, prompt_tokens = prompt_tokens + ?3, \
-         completion_tokens = completion_tokens + ?4, cost = cost + ?5, updated = max(updated, ?6) WHERE id = ?1",
-    )?
-    .execute(params![
-        session,
-        messages.len() as u64,
-        spent.prompt_tokens,
-        spent.completion_tokens,
-        money(spent.cost),
-        latest,
-    ])?;
     Ok(last)
 }
 
-fn usage(t: &Transaction<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
+fn usage(t: &Tx<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
     let mut query = t.prepare_cached(
         "SELECT created, prompt_tokens, completion_tokens, cost FROM messages \
-         WHERE session = ?1 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?2",
+         WHERE tenant = ?1 AND session = ?2 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?3",
     )?;
-    let rows = query.query_map(params![session, most.min(i64::MAX as usize) as i64], |row| {
+    let rows = query.query_map(params![t.tenant, session, most.min(i64::MAX as usize) as i64], |row| {
         let spent =
             Spent { prompt_tokens: row.get(1)?, completion_tokens: row.get(2)?, cost: row.get(3)?, ..Spent::default() };
         Ok(Usage { at: told(row.get(0)?), spent })
@@ -223,12 +381,13 @@ fn usage(t: &Transaction<'_>, session: &str, most: usize) -> anyhow::Result<Vec<
     Ok(found)
 }
 
-fn page(t: &Transaction<'_>, session: &str, before: Option<u64>, most: usize) -> anyhow::Result<Vec<Message>> {
+fn page(t: &Tx<'_>, session: &str, before: Option<u64>, most: usize) -> anyhow::Result<Vec<Message>> {
     let before = before.unwrap_or(u64::MAX).min(i64::MAX as u64);
     let mut query = t.prepare_cached(
-        "SELECT seq, role, parts, created FROM messages WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
+        "SELECT seq, role, parts, created FROM messages WHERE tenant = ?1 AND session = ?2 AND seq < ?3 \
+         ORDER BY seq DESC LIMIT ?4",
     )?;
-    let mut rows = query.query(params![session, before, most.min(i64::MAX as usize) as i64])?;
+    let mut rows = query.query(params![t.tenant, session, before, most.min(i64::MAX as usize) as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let parts: Vec<Part> = serde_json::from_str(row.get_ref(2)?.as_str()?)?;
@@ -259,6 +418,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         view_from: row.get(12)?,
         created: told(row.get(13)?),
         updated: told(row.get(14)?),
+        label: row.get(15)?,
     })
 }
 
@@ -305,25 +465,28 @@ mod tests {
         };
         for (sql, want) in [
             (
-                "SELECT * FROM messages WHERE session = 'a' AND seq < 9 ORDER BY seq DESC LIMIT 5",
-                "SEARCH messages USING INDEX sqlite_autoindex_messages_1 (session=? AND seq<?)",
+                "SELECT * FROM messages WHERE tenant = 't' AND session = 'a' AND seq < 9 ORDER BY seq DESC LIMIT 5",
+                "SEARCH messages USING INDEX sqlite_autoindex_messages_1 (tenant=? AND session=? AND seq<?)",
             ),
             (
-                "SELECT max(seq) FROM messages WHERE session = 'a'",
-                "SEARCH messages USING COVERING INDEX sqlite_autoindex_messages_1 (session=?)",
-            ),
-            ("SELECT * FROM sessions ORDER BY updated DESC, id LIMIT 5", "SCAN sessions USING INDEX sessions_by_use"),
-            (
-                "SELECT * FROM sessions WHERE user = 'a' ORDER BY updated DESC, id LIMIT 5",
-                "SEARCH sessions USING INDEX sessions_by_user (user=?)",
+                "SELECT max(seq) FROM messages WHERE tenant = 't' AND session = 'a'",
+                "SEARCH messages USING COVERING INDEX sqlite_autoindex_messages_1 (tenant=? AND session=?)",
             ),
             (
-                "SELECT * FROM sessions WHERE parent = 'a' ORDER BY updated DESC, id LIMIT 5",
-                "SEARCH sessions USING INDEX sessions_by_parent (parent=?)",
+                "SELECT * FROM sessions WHERE tenant = 't' ORDER BY updated DESC, id LIMIT 5",
+                "SEARCH sessions USING INDEX sessions_by_use (tenant=?)",
             ),
             (
-                "SELECT * FROM sessions WHERE workspace = 'a' ORDER BY updated DESC, id LIMIT 5",
-                "SEARCH sessions USING INDEX sessions_by_place (workspace=?)",
+                "SELECT * FROM sessions WHERE tenant = 't' AND user = 'a' ORDER BY updated DESC, id LIMIT 5",
+                "SEARCH sessions USING INDEX sessions_by_user (tenant=? AND user=?)",
+            ),
+            (
+                "SELECT * FROM sessions WHERE tenant = 't' AND parent = 'a' ORDER BY updated DESC, id LIMIT 5",
+                "SEARCH sessions USING INDEX sessions_by_parent (tenant=? AND parent=?)",
+            ),
+            (
+                "SELECT * FROM sessions WHERE tenant = 't' AND workspace = 'a' ORDER BY updated DESC, id LIMIT 5",
+                "SEARCH sessions USING INDEX sessions_by_place (tenant=? AND workspace=?)",
             ),
         ] {
             assert_eq!(plan(sql).await, want, "{sql}");

@@ -3,13 +3,16 @@
 use async_trait::async_trait;
 use helve_contract::{
     Result,
-    jiff::Timestamp,
-    ports::{Slate, Slates},
+    ports::{Lease, Slate, Slates},
 };
 use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
 
-use super::{Sqlite, kept, told};
+use super::{
+    Sqlite, kept,
+    leases::{IS_HELD, lost},
+    told,
+};
 
 #[async_trait]
 impl Slates for Sqlite {
@@ -17,8 +20,8 @@ impl Slates for Sqlite {
         let (session, name) = (session.to_owned(), name.to_owned());
         self.read(move |t| {
             let row: Option<(String, i64)> = t
-                .prepare_cached("SELECT value, updated FROM slates WHERE session = ?1 AND name = ?2")?
-                .query_row(params![session, name], |row| Ok((row.get(0)?, row.get(1)?)))
+                .prepare_cached("SELECT value, updated FROM slates WHERE tenant = ?1 AND session = ?2 AND name = ?3")?
+                .query_row(params![t.tenant, session, name], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
             row.map(|(value, updated)| Ok(Slate { value: serde_json::from_str(&value)?, updated: told(updated) }))
                 .transpose()
@@ -26,23 +29,34 @@ impl Slates for Sqlite {
         .await
     }
 
-    async fn write_slate(&self, session: &str, name: &str, value: Value, now: Timestamp) -> Result<()> {
-        let (session, name) = (session.to_owned(), name.to_owned());
+    async fn write_slate(&self, lease: &Lease, name: &str, value: Value) -> Result<()> {
+        let (lease, name) = (lease.clone(), name.to_owned());
         self.write(move |t| {
-            t.prepare_cached("INSERT OR REPLACE INTO slates (session, name, value, updated) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![session, name, value.to_string(), kept(now)])?;
-            Ok(())
+            let sql = format!(
+                "INSERT OR REPLACE INTO slates (tenant, session, name, value, updated) \
+                 SELECT ?1, ?2, ?5, ?6, ?7 WHERE {IS_HELD}"
+            );
+            let (value, now) = (value.to_string(), kept(t.now));
+            let written = t.prepare_cached(&sql)?.execute(params![
+                t.tenant,
+                lease.key,
+                lease.owner,
+                lease.epoch,
+                name,
+                value,
+                now
+            ])?;
+            if written == 0 { Err(lost(&lease)) } else { Ok(()) }
         })
         .await
     }
 
-    async fn wipe_slate(&self, session: &str, name: &str) -> Result<bool> {
-        let (session, name) = (session.to_owned(), name.to_owned());
+    async fn wipe_slate(&self, lease: &Lease, name: &str) -> Result<bool> {
+        let (lease, name) = (lease.clone(), name.to_owned());
         self.write(move |t| {
-            let gone = t
-                .prepare_cached("DELETE FROM slates WHERE session = ?1 AND name = ?2")?
-                .execute(params![session, name])?;
-            Ok(gone > 0)
+            let sql = format!("DELETE FROM slates WHERE tenant = ?1 AND session = ?2 AND name = ?5 AND {IS_HELD}");
+            let gone = t.prepare_cached(&sql)?.execute(params![t.tenant, lease.key, lease.owner, lease.epoch, name])?;
+            if gone == 0 && !t.holds(&lease)? { Err(lost(&lease)) } else { Ok(gone > 0) }
         })
         .await
     }

@@ -13,7 +13,7 @@ use helve_store::Sqlite;
 
 use crate::{
     sqlite::Place,
-    suite::{at, said, session},
+    suite::{add, begin, said, session},
 };
 
 /// Set for the process that writes: the store's file, the conversation and how many messages.
@@ -28,13 +28,13 @@ async fn writer() {
     let [Ok(path), Ok(id), Ok(many)] = ORDER.map(std::env::var) else { return };
     let store = Sqlite::at(path);
     if store.conversation(&id).await.unwrap().is_none() {
-        store.begin(&session(&id)).await.unwrap();
+        begin(&store, &session(&id)).await.unwrap();
     }
     let mut next = store.messages(&id, None, 1).await.unwrap().first().map_or(1, |last| last.seq + 1);
     for _ in 0..many.parse::<u64>().unwrap() {
         // From one to three messages at once, some of them over several pages.
         let batch: Vec<_> = (next..next + 1 + next % 3).map(|n| said(&text(n), 0)).collect();
-        let last = store.append(&id, &batch, Spent::default()).await.unwrap();
+        let last = add(&store, &id, &batch, Spent::default()).await.unwrap();
         next = last + 1;
         let mut out = std::io::stderr().lock();
         writeln!(out, "kept {last}").unwrap();
@@ -142,12 +142,12 @@ async fn noter() {
     let first = store.notes(&user, 0, 0).await.unwrap().1;
     for n in first..first + many.parse::<u64>().unwrap() {
         let note = NewNote { text: text(n), tags: None, ..NewNote::default() };
-        let saved = store.save_note(&user, &note, at(0)).await.unwrap();
+        let saved = store.save_note(&user, &note).await.unwrap();
         tell(format!("kept {} {n}", saved.id));
         if n % 3 == 1 {
             let changed = NewNote { text: text(n + 1), tags: None, ..NewNote::default() };
             tell(format!("going {}", saved.id));
-            store.update_note(&user, &saved.id, &changed, at(1)).await.unwrap();
+            store.update_note(&user, &saved.id, &changed).await.unwrap();
             tell(format!("kept {} {}", saved.id, n + 1));
         }
         if n % 3 == 2 {

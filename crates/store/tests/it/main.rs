@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod crash;
+mod migration;
 mod notes;
 mod schedules;
 mod sqlite;
+mod stopped;
 mod suite;

@@ -1,18 +1,19 @@
 //! What every store does with schedules: an occurrence is claimed once, and nothing that was claimed is lost.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use helve_contract::{
+    Error, Result,
     jiff::Timestamp,
     ports::{
-        Cadence, Claim, Finish, Missed, Notification, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Store,
-        WhichSchedules,
+        Cadence, Claim, ClaimedRun, Finish, Missed, Notification, Overlap, RunStatus, Schedule, ScheduleRun,
+        ScheduleStatus, Store, WhichSchedules,
     },
 };
 
 use crate::{
     sqlite::Place,
-    suite::{Maker, at},
+    suite::{LENGTH, Maker, at},
 };
 
 /// Runs the stories for a maker.
@@ -72,8 +73,7 @@ fn claim(schedule: &str, due: i64, run: &str) -> Claim {
         due: at(due),
         next: Some(at(due + 60)),
         owner: "me".into(),
-        now: at(due + 1),
-        until: at(due + 31),
+        length: LENGTH,
         run: run.into(),
         skipped: 0,
         overlap: Overlap::Skip,
@@ -82,7 +82,6 @@ fn claim(schedule: &str, due: i64, run: &str) -> Claim {
 
 fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> Finish {
     let run = ScheduleRun {
-        finished: Some(at(100)),
         status: RunStatus::Success,
         summary: "sum".into(),
         output: "all of it".into(),
@@ -92,6 +91,22 @@ fn finish(run: ScheduleRun, status: Option<ScheduleStatus>) -> Finish {
         ..run
     };
     Finish { run, status, failures: 0, keep: 20 }
+}
+
+/// Claims a second after the due time.
+async fn take(place: &impl Maker, claim: &Claim) -> Option<ClaimedRun> {
+    place.clock().set(claim.due.duration_since(at(0)).as_secs() + 1);
+    place.store().claim(claim).await.unwrap()
+}
+
+/// What can be taken over at this time.
+async fn over(place: &impl Maker, second: i64) -> Vec<ClaimedRun> {
+    place.clock().set(second);
+    place.store().take_over("you", LENGTH, 9).await.unwrap()
+}
+
+async fn end(store: &dyn Store, claimed: ClaimedRun) -> Result<ScheduleRun> {
+    store.finish(&claimed.lease, &finish(claimed.run, None)).await
 }
 
 async fn next(store: &dyn Store, id: &str) -> Option<Timestamp> {
@@ -117,6 +132,9 @@ async fn keeps_a_schedule_as_it_was_told<M: Maker>() {
         ..schedule("b")
     };
     for one in [full, empty] {
+        // The store sets both times.
+        place.clock().set(5);
+        let one = Schedule { created: at(5), updated: at(5), ..one };
         place.store().add_schedule(&one).await.unwrap();
         assert_eq!(place.store().schedule(&one.id).await.unwrap(), Some(one));
     }
@@ -127,7 +145,8 @@ async fn finds_schedules_by_what_is_known_of_them<M: Maker>() {
     let place = M::default();
     let store = place.store();
     for (n, id) in ["a", "b", "c", "d"].iter().enumerate() {
-        let mut one = Schedule { created: at(n as i64), ..schedule(id) };
+        place.clock().set(n as i64);
+        let mut one = schedule(id);
         match *id {
             "b" => one.status = ScheduleStatus::Paused,
             "c" => one.cadence = Cadence::Once { at: at(9) },
@@ -161,7 +180,7 @@ async fn refuses_a_change_that_saw_an_older_state<M: Maker>() {
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
     let seen = store.schedule("a").await.unwrap().unwrap();
-    store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    take(&place, &claim("a", 60, "r")).await.unwrap();
     let paused = Schedule { status: ScheduleStatus::Paused, next: None, ..seen.clone() };
     assert!(!store.change_schedule(&paused, seen.updated).await.unwrap());
     let seen = store.schedule("a").await.unwrap().unwrap();
@@ -180,18 +199,21 @@ async fn gives_what_is_due_the_longest_overdue_first<M: Maker>() {
     let paused = Schedule { status: ScheduleStatus::Paused, next: Some(at(1)), ..schedule("e") };
     store.add_schedule(&paused).await.unwrap();
     let ids = |found: Vec<Schedule>| found.into_iter().map(|it| it.id).collect::<String>();
-    assert_eq!(ids(store.due(at(30), 9).await.unwrap()), "bca");
-    assert_eq!(ids(store.due(at(30), 2).await.unwrap()), "bc");
-    assert_eq!(ids(store.due(at(9), 9).await.unwrap()), "");
+    place.clock().set(30);
+    assert_eq!(ids(store.due(9).await.unwrap()), "bca");
+    assert_eq!(ids(store.due(2).await.unwrap()), "bc");
+    place.clock().set(9);
+    assert_eq!(ids(store.due(9).await.unwrap()), "");
     let ahead = Schedule { last_run: Some(at(99)), ..schedule("f") };
     store.add_schedule(&ahead).await.unwrap();
-    assert_eq!(ids(store.begun_after(at(98)).await.unwrap()), "f");
-    assert_eq!(ids(store.begun_after(at(99)).await.unwrap()), "");
+    assert_eq!(ids(store.begun_ahead(Duration::from_secs(89)).await.unwrap()), "f");
+    assert_eq!(ids(store.begun_ahead(Duration::from_secs(90)).await.unwrap()), "");
 }
 
 async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {
     let place = M::default();
     place.store().add_schedule(&schedule("a")).await.unwrap();
+    place.clock().set(61);
     let all: Vec<_> = (0..8)
         .map(|n| {
             let store = place.store();
@@ -204,25 +226,25 @@ async fn an_occurrence_is_claimed_once_however_many_try<M: Maker>() {
         got.extend(one.await.unwrap());
     }
     assert_eq!(got.len(), 1);
-    assert_eq!((got[0].attempt, got[0].status, got[0].due), (1, RunStatus::Running, at(60)));
+    assert_eq!((got[0].run.attempt, got[0].run.status, got[0].run.due), (1, RunStatus::Running, at(60)));
     let after = place.store().schedule("a").await.unwrap().unwrap();
     assert_eq!((after.next, after.last_run, after.skipped), (Some(at(120)), Some(at(61)), 3));
     let paused = Schedule { status: ScheduleStatus::Paused, ..schedule("p") };
     place.store().add_schedule(&paused).await.unwrap();
-    assert_eq!(place.store().claim(&claim("p", 60, "x")).await.unwrap(), None);
-    assert_eq!(place.store().claim(&claim("none", 60, "x")).await.unwrap(), None);
+    assert_eq!(take(&place, &claim("p", 60, "x")).await, None);
+    assert_eq!(take(&place, &claim("none", 60, "x")).await, None);
 }
 
 async fn an_occurrence_that_was_claimed_before_moves_on<M: Maker>() {
     let place = M::default();
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    let run = store.claim(&claim("a", 60, "r1")).await.unwrap().unwrap();
-    assert!(store.finish(&finish(run, None)).await.unwrap());
+    let run = take(&place, &claim("a", 60, "r1")).await.unwrap();
+    end(&*store, run).await.unwrap();
     // Somebody plans it for a time that it has had: the clock went back.
     let seen = store.schedule("a").await.unwrap().unwrap();
     assert!(store.change_schedule(&Schedule { next: Some(at(60)), ..seen.clone() }, seen.updated).await.unwrap());
-    assert_eq!(store.claim(&claim("a", 60, "r2")).await.unwrap(), None);
+    assert_eq!(take(&place, &claim("a", 60, "r2")).await, None);
     assert_eq!(next(&*store, "a").await, Some(at(120)));
     assert_eq!(store.runs("a", 5).await.unwrap().len(), 1);
 }
@@ -231,17 +253,17 @@ async fn a_run_that_goes_on_keeps_the_next_one_away<M: Maker>() {
     let place = M::default();
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    let first = store.claim(&claim("a", 60, "r1")).await.unwrap().unwrap();
+    let first = take(&place, &claim("a", 60, "r1")).await.unwrap();
     let wait = Claim { overlap: Overlap::Wait, ..claim("a", 120, "r2") };
-    assert_eq!(store.claim(&wait).await.unwrap(), None);
+    assert_eq!(take(&place, &wait).await, None);
     assert_eq!(next(&*store, "a").await, Some(at(120)), "it stays due");
-    assert_eq!(store.claim(&Claim { overlap: Overlap::Skip, ..wait.clone() }).await.unwrap(), None);
+    assert_eq!(take(&place, &Claim { overlap: Overlap::Skip, ..wait.clone() }).await, None);
     let seen = store.schedule("a").await.unwrap().unwrap();
     assert_eq!((seen.next, seen.skipped), (Some(at(180)), 4), "it is left out");
     let by_hand = Claim { overlap: Overlap::ByHand, next: None, ..claim("a", 130, "r3") };
-    assert_eq!(store.claim(&by_hand).await.unwrap(), None);
-    assert!(store.finish(&finish(first, None)).await.unwrap());
-    assert!(store.claim(&by_hand).await.unwrap().is_some());
+    assert_eq!(take(&place, &by_hand).await, None);
+    end(&*store, first).await.unwrap();
+    assert!(take(&place, &by_hand).await.is_some());
     assert_eq!(next(&*store, "a").await, Some(at(180)), "its plan stays");
 }
 
@@ -249,14 +271,17 @@ async fn a_claim_that_ran_out_is_taken_over_and_labelled<M: Maker>() {
     let place = M::default();
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    let run = store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
-    assert_eq!(store.take_over("you", at(90), at(120), 9).await.unwrap(), []);
-    assert!(store.hold("r", "me", at(95)).await.unwrap());
-    assert_eq!(store.take_over("you", at(94), at(124), 9).await.unwrap(), []);
+    let run = take(&place, &claim("a", 60, "r")).await.unwrap();
+    assert_eq!(over(&place, 90).await, []);
+    // A lease that is renewed lasts from then on.
+    place.clock().set(65);
+    assert_eq!(store.hold(&run.lease, LENGTH).await.unwrap().until, at(95));
+    assert_eq!(over(&place, 94).await, []);
+    place.clock().set(95);
     let mut all = Vec::new();
     for n in 0..4 {
         let store = place.store();
-        all.push(tokio::spawn(async move { store.take_over(&format!("you{n}"), at(95), at(125), 9).await.unwrap() }));
+        all.push(tokio::spawn(async move { store.take_over(&format!("you{n}"), LENGTH, 9).await.unwrap() }));
     }
     let mut taken = Vec::new();
     for one in all {
@@ -264,25 +289,27 @@ async fn a_claim_that_ran_out_is_taken_over_and_labelled<M: Maker>() {
     }
     assert_eq!(taken.len(), 1);
     let again = taken.remove(0);
-    assert_eq!((again.id.as_str(), again.attempt, again.due, again.started), ("r", 2, at(60), at(95)));
+    assert_eq!((again.run.id.as_str(), again.run.attempt, again.run.due, again.run.started), ("r", 2, at(60), at(95)));
     // Whoever lost it can neither prolong nor end it.
-    assert!(!store.hold("r", "me", at(200)).await.unwrap());
-    assert!(!store.finish(&finish(run, None)).await.unwrap());
-    assert!(store.finish(&finish(again.clone(), None)).await.unwrap());
-    assert!(!store.finish(&finish(again, None)).await.unwrap());
+    place.clock().set(100);
+    assert!(matches!(store.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(store.release(&run.lease).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(end(&*store, run).await, Err(Error::LeaseLost(_))));
+    end(&*store, again.clone()).await.unwrap();
+    assert!(matches!(end(&*store, again).await, Err(Error::LeaseLost(_))));
     let kept = store.run("r").await.unwrap().unwrap();
     assert_eq!((kept.attempt, kept.status, kept.output.as_str()), (2, RunStatus::Success, "all of it"));
     assert_eq!((kept.turns, kept.cost, kept.notified, kept.finished), (3, 0.25, true, Some(at(100))));
-    assert_eq!(store.take_over("you", at(999), at(1029), 9).await.unwrap(), []);
+    assert_eq!(over(&place, 999).await, []);
 }
 
 async fn a_claim_from_before_the_clock_went_back_is_taken_over<M: Maker>() {
     let place = M::default();
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
-    assert_eq!(store.take_over("you", at(-9), at(21), 9).await.unwrap(), [], "a little back is nothing");
-    assert_eq!(store.take_over("you", at(-90_000), at(-89_970), 9).await.unwrap().len(), 1);
+    take(&place, &claim("a", 60, "r")).await.unwrap();
+    assert_eq!(over(&place, -9).await, [], "a little back is nothing");
+    assert_eq!(over(&place, -90_000).await.len(), 1);
 }
 
 async fn keeps_the_last_runs_and_those_that_go_on<M: Maker>() {
@@ -290,10 +317,9 @@ async fn keeps_the_last_runs_and_those_that_go_on<M: Maker>() {
     let store = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
     for n in 1..=6 {
-        let run = store.claim(&claim("a", n * 60, &format!("r{n}"))).await.unwrap().unwrap();
+        let run = take(&place, &claim("a", n * 60, &format!("r{n}"))).await.unwrap();
         if n < 6 {
-            let end = Finish { keep: 3, ..finish(run, None) };
-            assert!(store.finish(&end).await.unwrap());
+            store.finish(&run.lease, &Finish { keep: 3, ..finish(run.run, None) }).await.unwrap();
         }
     }
     let runs = store.runs("a", 99).await.unwrap();
@@ -316,9 +342,9 @@ async fn what_the_owner_decided_meanwhile_stands<M: Maker>() {
     let end = async |id: &str, meanwhile: &dyn Fn(&mut Schedule), status| {
         store.add_schedule(&schedule(id)).await.unwrap();
         let once = Claim { next: None, ..claim(id, 60, &format!("run {id}")) };
-        let run = store.claim(&once).await.unwrap().unwrap();
+        let run = take(&place, &once).await.unwrap();
         change(id, meanwhile).await;
-        assert!(store.finish(&finish(run, Some(status))).await.unwrap());
+        store.finish(&run.lease, &finish(run.run, Some(status))).await.unwrap();
         let now = store.schedule(id).await.unwrap().unwrap();
         (now.status, now.next)
     };
@@ -345,12 +371,12 @@ async fn removes_a_schedule_with_its_runs<M: Maker>() {
     let place = M::default();
     let store: Arc<dyn Store> = place.store();
     store.add_schedule(&schedule("a")).await.unwrap();
-    let run = store.claim(&claim("a", 60, "r")).await.unwrap().unwrap();
+    let run = take(&place, &claim("a", 60, "r")).await.unwrap();
     assert!(store.remove_schedule("a").await.unwrap());
     assert!(!store.remove_schedule("a").await.unwrap());
     assert_eq!(store.run("r").await.unwrap(), None);
-    assert!(!store.hold("r", "me", at(99)).await.unwrap());
-    assert!(!store.finish(&finish(run, None)).await.unwrap());
+    assert!(matches!(store.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    assert!(matches!(end(&*store, run).await, Err(Error::LeaseLost(_))));
     let left: HashSet<String> = store.runs("a", 9).await.unwrap().into_iter().map(|it| it.id).collect();
     assert!(left.is_empty());
 }

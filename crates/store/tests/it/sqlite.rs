@@ -11,13 +11,13 @@ use helve_contract::ports::{Sessions, Spent, Store};
 use helve_store::Sqlite;
 use rusqlite::Connection;
 
-use crate::suite::{Maker, said, session, suite};
+use crate::suite::{Maker, TestClock, add, begin, said, session, suite};
 
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct Place(tempfile::TempDir, Arc<TestClock>);
 
 impl Default for Place {
     fn default() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(tempfile::tempdir().unwrap(), Arc::default())
     }
 }
 
@@ -57,9 +57,24 @@ fn is_log(path: &Path) -> bool {
     name.ends_with("-wal") || name.ends_with("-shm")
 }
 
+impl Place {
+    /// A store with the clock of this place.
+    pub(crate) fn sqlite(&self) -> Sqlite {
+        Sqlite::at(self.path()).with_clock(self.1.clone())
+    }
+}
+
 impl Maker for Place {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(self.path()).unwrap())
+        Arc::new(Sqlite::open(self.path()).unwrap().with_clock(self.1.clone()))
+    }
+
+    fn store_of(&self, tenant: &str) -> Arc<dyn Store> {
+        Arc::new(self.sqlite().for_tenant(tenant))
+    }
+
+    fn clock(&self) -> &TestClock {
+        &self.1
     }
 }
 
@@ -74,14 +89,18 @@ suite! { Place:
     discards_a_conversation_with_all_that_came_of_it
     keeps_slates_apart
     takes_eight_writers_at_once
+    a_stale_lease_writes_nothing
+    the_holder_moves_in_what_others_left
+    nobody_removes_a_session_that_is_held
+    tenants_see_nothing_of_each_other
 }
 
 /// A store with 200 messages, closed.
 async fn full(place: &Place) {
     let store = Sqlite::open(place.path()).unwrap();
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     let messages: Vec<_> = (0..200).map(|n| said(&format!("{n} {}", "x".repeat(2000)), n)).collect();
-    store.append("a", &messages, Spent::default()).await.unwrap();
+    add(&store, "a", &messages, Spent::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -89,7 +108,7 @@ async fn is_its_owners_alone() {
     let place = Place::default();
     let store = Sqlite::at(place.path());
     assert!(!place.path().parent().unwrap().exists(), "nothing is made before it is used");
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     let mode = |path: &Path| format!("{:o}", fs::metadata(path).unwrap().permissions().mode() & 0o777);
     assert_eq!(mode(place.path().parent().unwrap()), "700");
     assert_eq!(place.names(), ["store.db", "store.db-shm", "store.db-wal"]);
@@ -103,7 +122,7 @@ async fn sets_aside_what_is_no_database() {
     let place = Place::default();
     place.put(&b"dear diary, this is no database at all. ".repeat(200));
     let store = Sqlite::open(place.path()).unwrap();
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     let damaged = place.damaged();
     assert_eq!(
         store.remarks(),
@@ -165,8 +184,8 @@ async fn sets_aside_a_file_that_was_cut_or_overwritten() {
         if let Err(error) = &first {
             assert!(error.to_string().ends_with("a new one was begun; do this again"), "{error}");
         }
-        store.begin(&session("b")).await.unwrap();
-        assert_eq!(store.append("b", &[said("hello", 1)], Spent::default()).await.unwrap(), 1);
+        begin(&store, &session("b")).await.unwrap();
+        assert_eq!(add(&store, "b", &[said("hello", 1)], Spent::default()).await.unwrap(), 1);
         assert_eq!(store.remarks().len(), 1);
         assert_eq!(fs::read(place.damaged()).unwrap(), bytes, "as it was found");
     }
@@ -176,13 +195,13 @@ async fn sets_aside_a_file_that_was_cut_or_overwritten() {
 async fn keeps_the_log_of_a_file_that_was_emptied() {
     let place = Place::default();
     let store = Sqlite::open(place.path()).unwrap();
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     let log = fs::read(place.path().with_file_name("store.db-wal")).unwrap();
     drop(store);
     place.put(b"");
     fs::write(place.path().with_file_name("store.db-wal"), &log).unwrap();
     let store = Sqlite::open(place.path()).unwrap();
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     drop(store);
     assert_eq!(place.names(), ["store.db", "store.db.damaged-T", "store.db.damaged-T-wal"]);
 }
@@ -194,7 +213,7 @@ async fn is_set_aside_once_however_many_find_it() {
     let all: Vec<_> = (0..8)
         .map(|n| {
             let place = place.clone();
-            tokio::spawn(async move { Sqlite::at(place.path()).begin(&session(&n.to_string())).await.unwrap() })
+            tokio::spawn(async move { begin(&Sqlite::at(place.path()), &session(&n.to_string())).await.unwrap() })
         })
         .collect();
     for one in all {
@@ -209,20 +228,30 @@ async fn is_set_aside_once_however_many_find_it() {
 }
 
 #[tokio::test]
-async fn reads_what_a_newer_program_wrote_and_leaves_it_alone() {
-    let place = Place::default();
-    full(&place).await;
-    let raw = Connection::open(place.path()).unwrap();
-    raw.pragma_update(None, "user_version", 99).unwrap();
-    drop(raw);
-    let before = fs::read(place.path()).unwrap();
-    let store = Sqlite::open(place.path()).unwrap();
-    assert_eq!(store.messages("a", None, 1000).await.unwrap().len(), 200);
-    let refused = store.begin(&session("b")).await.unwrap_err().to_string();
-    let want = " was made by a newer helve (version 99; this one knows 6), so it is only read here; use the newer one";
-    assert_eq!(refused, format!("{}{want}", place.path().display()));
-    drop(store);
-    assert!(fs::read(place.path()).unwrap() == before);
+async fn refuses_what_a_newer_program_wrote_and_leaves_it_alone() {
+    for (writer, name) in [(Some("9.1.0"), "helve 9.1.0"), (None, "a newer helve")] {
+        let place = Place::default();
+        full(&place).await;
+        let raw = Connection::open(place.path()).unwrap();
+        raw.pragma_update(None, "user_version", 99).unwrap();
+        match writer {
+            Some(writer) => raw.execute("UPDATE meta SET value = ?1 WHERE name = 'writer'", [writer]).map(drop),
+            None => raw.execute_batch("DROP TABLE meta"),
+        }
+        .unwrap();
+        drop(raw);
+        let before = fs::read(place.path()).unwrap();
+        let refused = Sqlite::open(place.path()).map(drop).unwrap_err().to_string();
+        let want = format!(
+            "{} was written by {name} in format 99, and this helve ({}) reads up to format 7. Use {name} or a later \
+             one, or choose another file with store.file",
+            place.path().display(),
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(refused, want);
+        assert!(fs::read(place.path()).unwrap() == before);
+        assert_eq!(place.names(), ["store.db"]);
+    }
 }
 
 #[tokio::test]
@@ -233,7 +262,7 @@ async fn leaves_the_database_of_another_program_alone() {
     raw.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     drop(raw);
     let before = fs::read(place.path()).unwrap();
-    let refused = Sqlite::at(place.path()).begin(&session("a")).await.unwrap_err().to_string();
+    let refused = Sqlite::at(place.path()).conversation("a").await.unwrap_err().to_string();
     let want = " is a database of another program; choose another file for the store";
     assert_eq!(refused, format!("{}{want}", place.path().display()));
     assert!(fs::read(place.path()).unwrap() == before);
@@ -244,12 +273,12 @@ async fn leaves_the_database_of_another_program_alone() {
 async fn begins_anew_when_the_file_is_taken_away() {
     let place = Place::default();
     let store = Sqlite::open(place.path()).unwrap();
-    store.begin(&session("a")).await.unwrap();
+    begin(&store, &session("a")).await.unwrap();
     for name in place.names() {
         fs::remove_file(place.path().with_file_name(name)).unwrap();
     }
     assert_eq!(store.conversation("a").await.unwrap(), None);
-    store.begin(&session("b")).await.unwrap();
+    begin(&store, &session("b")).await.unwrap();
     assert!(Sqlite::open(place.path()).unwrap().conversation("b").await.unwrap().is_some());
 }
 

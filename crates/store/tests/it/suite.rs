@@ -1,10 +1,17 @@
 //! What every store does, whatever it is made of. A maker is a place; each store that it gives is another handle on it.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use helve_contract::{
+    Error, Result,
     jiff::Timestamp,
-    ports::{Message, Part, Retitle, SessionRecord, Speaker, Spent, Store, Which},
+    ports::{Clock, InboxItem, Lease, Message, Part, Retitle, SessionRecord, Speaker, Spent, Store, Which},
 };
 use serde_json::json;
 
@@ -12,6 +19,57 @@ use serde_json::json;
 pub(crate) trait Maker: Default + Send + Sync + 'static {
     /// Another handle on the records of this place.
     fn store(&self) -> Arc<dyn Store>;
+    /// A handle for another tenant.
+    fn store_of(&self, tenant: &str) -> Arc<dyn Store>;
+    /// The clock of every handle.
+    fn clock(&self) -> &TestClock;
+}
+
+/// A clock that stands still until it is set.
+#[derive(Default)]
+pub(crate) struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub(crate) fn set(&self, second: i64) {
+        self.0.store(second, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        at(self.0.load(Ordering::SeqCst))
+    }
+}
+
+pub(crate) const LENGTH: Duration = Duration::from_secs(30);
+
+/// A lease of the usual owner. Whoever holds it before loses it, if that is the usual owner too.
+pub(crate) async fn lease(store: &(impl Store + ?Sized), id: &str) -> Lease {
+    store.claim_session(id, "test", LENGTH).await.unwrap()
+}
+
+pub(crate) async fn begin(store: &(impl Store + ?Sized), record: &SessionRecord) -> Result<SessionRecord> {
+    let lease = lease(store, &record.id).await;
+    let begun = store.begin(&lease, record).await;
+    store.release_session(&lease).await.unwrap();
+    begun
+}
+
+/// Adds messages under a lease of their own; waits while another one adds some.
+pub(crate) async fn add(store: &(impl Store + ?Sized), id: &str, messages: &[Message], spent: Spent) -> Result<u64> {
+    loop {
+        let owner = helve_contract::ids::new_id();
+        let lease = match store.claim_session(id, &owner, LENGTH).await {
+            Err(Error::SessionHeld(_)) => {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            claimed => claimed?,
+        };
+        let added = store.append(&lease, messages, spent).await;
+        store.release_session(&lease).await?;
+        return added.map(|it| it.last);
+    }
 }
 
 /// Runs the suite for a maker.
@@ -32,6 +90,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 pub(crate) fn session(id: &str) -> SessionRecord {
     SessionRecord {
         id: id.into(),
+        label: None,
         parent: None,
         user: "ann".into(),
         agent: "main".into(),
@@ -68,21 +127,23 @@ pub(crate) async fn keeps_a_conversation_as_it_was_told<M: Maker>() {
         parent: Some("nowhere".into()),
         spent: Spent { prompt_tokens: 1, completion_tokens: 2, cost: 0.25, ..Spent::default() },
         view_from: Some(7),
-        created: "2026-01-02T03:04:05.678901Z".parse().unwrap(),
-        updated: "2026-01-02T03:04:06Z".parse().unwrap(),
+        label: Some("hook:build".into()),
         ..session("a")
     };
-    store.begin(&record).await.unwrap();
+    place.clock().set(77);
+    let begun = begin(&*store, &record).await.unwrap();
+    let record = SessionRecord { created: at(77), updated: at(77), ..record };
+    assert_eq!(begun, record);
     assert_eq!(store.conversation("a").await.unwrap(), Some(record.clone()));
     assert_eq!(place.store().conversation("a").await.unwrap(), Some(record.clone()));
     assert_eq!(store.conversation("b").await.unwrap(), None);
-    assert_eq!(store.begin(&record).await.unwrap_err().to_string(), "there is already a conversation `a`");
+    assert_eq!(begin(&*store, &record).await.unwrap_err().to_string(), "there is already a conversation `a`");
 }
 
 pub(crate) async fn keeps_every_kind_of_part<M: Maker>() {
     let place = M::default();
     let store = place.store();
-    store.begin(&session("a")).await.unwrap();
+    begin(&*store, &session("a")).await.unwrap();
     let text = |text: &str| text.to_owned();
     let parts = vec![
         Part::Text { text: text("ü\u{0}\n\u{1F600}") },
@@ -94,24 +155,27 @@ pub(crate) async fn keeps_every_kind_of_part<M: Maker>() {
     ];
     for role in [Speaker::User, Speaker::Assistant, Speaker::Tool, Speaker::System] {
         let message = Message { seq: 0, role, parts: parts.clone(), created: at(1) };
-        let seq = store.append("a", std::slice::from_ref(&message), Spent::default()).await.unwrap();
+        place.clock().set(1);
+        let seq = add(&*store, "a", std::slice::from_ref(&message), Spent::default()).await.unwrap();
         let last = place.store().messages("a", None, 1).await.unwrap();
         assert_eq!(last, [Message { seq, ..message }]);
     }
 }
 
 pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
-    let store = M::default().store_kept();
-    let store = &*store.1;
-    store.begin(&session("a")).await.unwrap();
+    let place = M::default();
+    let store = &*place.store();
+    begin(store, &session("a")).await.unwrap();
     let spent = Spent { prompt_tokens: 10, completion_tokens: 3, cost: 0.5, ..Spent::default() };
-    assert_eq!(store.append("a", &[said("one", 5), said("two", 9)], spent).await.unwrap(), 2);
-    // A message that is told late does not make the conversation older, and a cost that is none costs nothing.
-    assert_eq!(store.append("a", &[said("three", 2)], Spent { cost: f64::NAN, ..spent }).await.unwrap(), 3);
-    assert_eq!(store.append("a", &[], spent).await.unwrap(), 3);
+    place.clock().set(9);
+    assert_eq!(add(store, "a", &[said("one", 5), said("two", 6)], spent).await.unwrap(), 2);
+    // A clock that goes back does not make the conversation older, and a cost that is none costs nothing.
+    place.clock().set(2);
+    assert_eq!(add(store, "a", &[said("three", 5)], Spent { cost: f64::NAN, ..spent }).await.unwrap(), 3);
+    store.add_cost("a", spent).await.unwrap();
     let usage = store.usage("a", 10).await.unwrap();
     let taken: Vec<_> = usage.iter().map(|it| (it.at, it.spent)).collect();
-    assert_eq!(taken, [(said("one", 5).created, spent), (said("three", 2).created, Spent { cost: 0.0, ..spent })]);
+    assert_eq!(taken, [(at(9), spent), (at(2), Spent { cost: 0.0, ..spent })]);
     assert_eq!(store.usage("a", 1).await.unwrap(), usage[1..]);
     assert_eq!(store.usage("b", 9).await.unwrap(), []);
     let want = SessionRecord {
@@ -121,18 +185,20 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
         ..session("a")
     };
     assert_eq!(store.conversation("a").await.unwrap(), Some(want));
-    let lost = store.append("b", &[said("x", 0)], spent).await.unwrap_err();
+    let lost = add(store, "b", &[said("x", 0)], spent).await.unwrap_err();
+    assert_eq!(lost.to_string(), "there is no conversation `b`");
+    let lost = store.add_cost("b", spent).await.unwrap_err();
     assert_eq!(lost.to_string(), "there is no conversation `b`");
 }
 
 pub(crate) async fn gives_messages_in_pages_from_the_end<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    store.begin(&session("a")).await.unwrap();
-    store.begin(&session("b")).await.unwrap();
+    begin(&*store, &session("a")).await.unwrap();
+    begin(&*store, &session("b")).await.unwrap();
     for n in 1..=5 {
-        store.append("a", &[said(&format!("a{n}"), n)], Spent::default()).await.unwrap();
-        store.append("b", &[said(&format!("b{n}"), n)], Spent::default()).await.unwrap();
+        add(&*store, "a", &[said(&format!("a{n}"), n)], Spent::default()).await.unwrap();
+        add(&*store, "b", &[said(&format!("b{n}"), n)], Spent::default()).await.unwrap();
     }
     let page = async |before, most| words(&store.messages("a", before, most).await.unwrap());
     assert_eq!(page(None, 2).await, ["4 a4", "5 a5"]);
@@ -147,23 +213,26 @@ pub(crate) async fn gives_messages_in_pages_from_the_end<M: Maker>() {
 pub(crate) async fn takes_a_turn_back<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    store.begin(&session("a")).await.unwrap();
-    store.append("a", &[said("1", 1), said("2", 2), said("3", 3)], Spent::default()).await.unwrap();
-    store.retitle("a", &Retitle { view_from: Some(2), ..Retitle::default() }).await.unwrap();
-    assert_eq!(store.take_back("a", 3).await.unwrap(), 1);
+    begin(&*store, &session("a")).await.unwrap();
+    add(&*store, "a", &[said("1", 1), said("2", 2), said("3", 3)], Spent::default()).await.unwrap();
+    let held = lease(store, "a").await;
+    store.retitle(&held, &Retitle { view_from: Some(2), ..Retitle::default() }).await.unwrap();
+    assert_eq!(store.take_back(&held, 3).await.unwrap(), 1);
     assert_eq!(store.conversation("a").await.unwrap().unwrap().view_from, Some(2));
-    assert_eq!(store.take_back("a", 2).await.unwrap(), 1);
+    assert_eq!(store.take_back(&held, 2).await.unwrap(), 1);
     let left = store.conversation("a").await.unwrap().unwrap();
     assert_eq!((left.messages, left.view_from), (1, None));
-    assert_eq!(store.take_back("a", 2).await.unwrap(), 0);
-    assert_eq!(store.append("a", &[said("again", 4)], Spent::default()).await.unwrap(), 2);
+    assert_eq!(store.take_back(&held, 2).await.unwrap(), 0);
+    store.release_session(&held).await.unwrap();
+    assert_eq!(add(&*store, "a", &[said("again", 4)], Spent::default()).await.unwrap(), 2);
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 1", "2 again"]);
-    assert_eq!(store.take_back("b", 1).await.unwrap_err().to_string(), "there is no conversation `b`");
+    let held = lease(store, "b").await;
+    assert_eq!(store.take_back(&held, 1).await.unwrap_err().to_string(), "there is no conversation `b`");
 }
 
 pub(crate) async fn lists_the_last_used_first<M: Maker>() {
-    let store = M::default().store_kept();
-    let store = &*store.1;
+    let place = M::default();
+    let store = &*place.store();
     for (id, user, workspace, parent, used) in [
         ("a", "ann", "/w", None, 1),
         ("b", "bob", "/w", None, 5),
@@ -172,7 +241,8 @@ pub(crate) async fn lists_the_last_used_first<M: Maker>() {
         ("e", "ann", "/w", None, 2),
     ] {
         let (user, workspace, parent) = (user.to_owned(), workspace.to_owned(), parent.map(str::to_owned));
-        store.begin(&SessionRecord { user, workspace, parent, updated: at(used), ..session(id) }).await.unwrap();
+        place.clock().set(used);
+        begin(store, &SessionRecord { user, workspace, parent, ..session(id) }).await.unwrap();
     }
     let all = Which { most: 10, ..Which::default() };
     let ann = Which { user: Some("ann".into()), ..all.clone() };
@@ -188,19 +258,21 @@ pub(crate) async fn lists_the_last_used_first<M: Maker>() {
     assert_eq!(list(Which { top_only: true, ..ann.clone() }).await, "cea of 3");
     assert_eq!(list(Which { workspace: Some("/w".into()), ..ann }).await, "dea of 3");
     assert_eq!(list(Which { parent: Some("a".into()), ..all.clone() }).await, "d of 1");
-    store.append("a", &[said("hello", 99)], Spent::default()).await.unwrap();
+    place.clock().set(99);
+    add(store, "a", &[said("hello", 99)], Spent::default()).await.unwrap();
     assert_eq!(list(all).await, "abcde of 5");
 }
 
 pub(crate) async fn says_anew_only_what_is_given<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    store.begin(&session("a")).await.unwrap();
-    store.retitle("a", &Retitle { title: Some("t".into()), ..Retitle::default() }).await.unwrap();
-    store.retitle("a", &Retitle { model: Some("n".into()), view_from: Some(3), ..Retitle::default() }).await.unwrap();
+    begin(&*store, &session("a")).await.unwrap();
+    let held = lease(store, "a").await;
+    store.retitle(&held, &Retitle { title: Some("t".into()), ..Retitle::default() }).await.unwrap();
+    store.retitle(&held, &Retitle { model: Some("n".into()), view_from: Some(3), ..Retitle::default() }).await.unwrap();
     let want = SessionRecord { title: "t".into(), model: "n".into(), view_from: Some(3), ..session("a") };
     assert_eq!(store.conversation("a").await.unwrap(), Some(want));
-    let lost = store.retitle("b", &Retitle::default()).await.unwrap_err();
+    let lost = store.retitle(&lease(store, "b").await, &Retitle::default()).await.unwrap_err();
     assert_eq!(lost.to_string(), "there is no conversation `b`");
 }
 
@@ -208,9 +280,11 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
     let store = M::default().store_kept();
     let store = &*store.1;
     for (id, parent) in [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None)] {
-        store.begin(&SessionRecord { parent: parent.map(str::to_owned), ..session(id) }).await.unwrap();
-        store.append(id, &[said("hello", 1)], Spent::default()).await.unwrap();
-        store.write_slate(id, "todo", json!(["x"]), at(1)).await.unwrap();
+        begin(store, &SessionRecord { parent: parent.map(str::to_owned), ..session(id) }).await.unwrap();
+        add(&*store, id, &[said("hello", 1)], Spent::default()).await.unwrap();
+        let held = lease(store, id).await;
+        store.write_slate(&held, "todo", json!(["x"])).await.unwrap();
+        store.release_session(&held).await.unwrap();
     }
     assert!(store.discard("a").await.unwrap());
     assert!(!store.discard("a").await.unwrap());
@@ -220,7 +294,7 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
         assert_eq!(store.slate(id, "todo").await.unwrap().is_some(), left == 1);
     }
     // The id is free again, and the new conversation is empty.
-    store.begin(&session("a")).await.unwrap();
+    begin(&*store, &session("a")).await.unwrap();
     assert!(store.messages("a", None, 9).await.unwrap().is_empty());
 }
 
@@ -228,16 +302,22 @@ pub(crate) async fn keeps_slates_apart<M: Maker>() {
     let place = M::default();
     let store = place.store();
     assert_eq!(store.slate("a", "todo").await.unwrap(), None);
-    store.write_slate("a", "todo", json!([1]), at(1)).await.unwrap();
-    store.write_slate("a", "pad", json!("p"), at(2)).await.unwrap();
-    store.write_slate("b", "todo", json!({"x": null}), at(3)).await.unwrap();
-    store.write_slate("a", "todo", json!([2]), at(4)).await.unwrap();
+    let (a, b) = (lease(&*store, "a").await, lease(&*store, "b").await);
+    for (second, lease, name, value) in [
+        (1, &a, "todo", json!([1])),
+        (2, &a, "pad", json!("p")),
+        (3, &b, "todo", json!({"x": null})),
+        (4, &a, "todo", json!([2])),
+    ] {
+        place.clock().set(second);
+        store.write_slate(lease, name, value).await.unwrap();
+    }
     let other = place.store();
     let told = async |session, name| other.slate(session, name).await.unwrap().map(|it| (it.value, it.updated));
     assert_eq!(told("a", "todo").await, Some((json!([2]), at(4))));
     assert_eq!(told("b", "todo").await, Some((json!({"x": null}), at(3))));
-    assert!(store.wipe_slate("a", "todo").await.unwrap());
-    assert!(!store.wipe_slate("a", "todo").await.unwrap());
+    assert!(store.wipe_slate(&a, "todo").await.unwrap());
+    assert!(!store.wipe_slate(&a, "todo").await.unwrap());
     assert_eq!(told("a", "todo").await, None);
     assert_eq!(told("a", "pad").await, Some((json!("p"), at(2))));
 }
@@ -246,17 +326,17 @@ pub(crate) async fn keeps_slates_apart<M: Maker>() {
 pub(crate) async fn takes_eight_writers_at_once<M: Maker>() {
     const EACH: u64 = 25;
     let place = Arc::new(M::default());
-    place.store().begin(&session("all")).await.unwrap();
+    begin(&*place.store(), &session("all")).await.unwrap();
     let writers: Vec<_> = (0..8)
         .map(|n| {
             let place = place.clone();
             tokio::spawn(async move {
                 let (store, own) = (place.store(), format!("own{n}"));
-                store.begin(&session(&own)).await.unwrap();
+                begin(&*store, &session(&own)).await.unwrap();
                 for i in 1..=EACH {
                     let message = [said(&format!("{n}.{i}"), 1)];
-                    assert_eq!(store.append(&own, &message, Spent::default()).await.unwrap(), i);
-                    store.append("all", &message, Spent::default()).await.unwrap();
+                    assert_eq!(add(&*store, &own, &message, Spent::default()).await.unwrap(), i);
+                    add(&*store, "all", &message, Spent::default()).await.unwrap();
                     assert_eq!(store.messages(&own, None, 1).await.unwrap()[0].seq, i);
                 }
             })
@@ -272,6 +352,126 @@ pub(crate) async fn takes_eight_writers_at_once<M: Maker>() {
         let own: Vec<_> = own.filter(|text| text.starts_with(&format!("{n}."))).collect();
         assert!(own.into_iter().eq((1..=EACH).map(|i| format!("{n}.{i}"))), "in the order of each writer");
     }
+}
+
+/// Whoever does not hold a session writes nothing to it, whatever the clock says, and everything else is for the holder.
+pub(crate) async fn a_stale_lease_writes_nothing<M: Maker>() {
+    let place = M::default();
+    let store = &*place.store();
+    begin(store, &session("a")).await.unwrap();
+    for round in 0..1000 {
+        place.clock().set(round * 100);
+        let old = store.claim_session("a", "first", LENGTH).await.unwrap();
+        assert_eq!(old.until, at(round * 100 + 30));
+        let held = store.claim_session("a", "second", LENGTH).await.unwrap_err();
+        assert!(matches!(&held, Error::SessionHeld(holder) if holder.since == at(round * 100)), "{held}");
+        add_under(store, &old, "first").await.unwrap();
+        // It sleeps beyond its lease. Nobody took it, so it goes on.
+        place.clock().set(round * 100 + 40);
+        add_under(store, &old, "late").await.unwrap();
+        let old = if round % 2 == 0 { store.hold_session(&old, LENGTH).await.unwrap() } else { old };
+        // It sleeps again, and another one takes over.
+        place.clock().set(round * 100 + 80);
+        let new = store.claim_session("a", "second", LENGTH).await.unwrap();
+        assert!(new.epoch > old.epoch);
+        let before = (store.conversation("a").await.unwrap(), store.slate("a", "pad").await.unwrap());
+        let lost = [
+            add_under(store, &old, "stale").await.map(drop),
+            store.append(&old, &[], Spent { cost: 1.0, ..Spent::default() }).await.map(drop),
+            store.take_back(&old, 1).await.map(drop),
+            store.retitle(&old, &Retitle { title: Some("stale".into()), ..Retitle::default() }).await,
+            store.write_slate(&old, "pad", json!("stale")).await,
+            store.wipe_slate(&old, "pad").await.map(drop),
+            store.begin(&Lease { key: "b".into(), ..old.clone() }, &session("b")).await.map(drop),
+            store.hold_session(&old, LENGTH).await.map(drop),
+            store.release_session(&old).await,
+        ];
+        for (write, outcome) in lost.into_iter().enumerate() {
+            assert!(matches!(outcome, Err(Error::LeaseLost(_))), "write {write} of round {round}: {outcome:?}");
+        }
+        assert_eq!((store.conversation("a").await.unwrap(), store.slate("a", "pad").await.unwrap()), before);
+        store.write_slate(&new, "pad", json!(round)).await.unwrap();
+        store.release_session(&new).await.unwrap();
+    }
+    assert_eq!(store.conversation("a").await.unwrap().unwrap().messages, 2000);
+}
+
+async fn add_under(store: &dyn Store, lease: &Lease, text: &str) -> Result<u64> {
+    store.append(lease, &[said(text, 0)], Spent::default()).await.map(|it| it.last)
+}
+
+pub(crate) async fn the_holder_moves_in_what_others_left<M: Maker>() {
+    let place = M::default();
+    let store = &*place.store();
+    let unknown = store.post("a", &InboxItem::text(Speaker::User, "x")).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no conversation `a`");
+    begin(store, &session("a")).await.unwrap();
+    let held = lease(store, "a").await;
+    add_under(store, &held, "one").await.unwrap();
+    // Nobody needs a lease to leave something.
+    let other = place.store();
+    other.post("a", &InboxItem::text(Speaker::User, "two")).await.unwrap();
+    other.post("a", &InboxItem::text(Speaker::System, "three")).await.unwrap();
+    assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one"]);
+    let moved = store.take_inbox(&held).await.unwrap();
+    assert_eq!((words(&moved.messages), moved.undone), (vec!["2 two".to_owned(), "3 three".to_owned()], false));
+    assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one", "2 two", "3 three"]);
+    other.post("a", &InboxItem::text(Speaker::User, "wrong")).await.unwrap();
+    other.post("a", &InboxItem::Undo { from: 3 }).await.unwrap();
+    other.post("a", &InboxItem::text(Speaker::User, "right")).await.unwrap();
+    let stale = Lease { epoch: held.epoch - 1, ..held.clone() };
+    assert!(matches!(store.take_inbox(&stale).await, Err(Error::LeaseLost(_))));
+    let moved = store.take_inbox(&held).await.unwrap();
+    assert_eq!((words(&moved.messages), moved.undone), (vec!["3 right".to_owned()], true));
+    assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 one", "2 two", "3 right"]);
+    assert!(store.take_inbox(&held).await.unwrap().messages.is_empty());
+    assert_eq!(store.conversation("a").await.unwrap().unwrap().messages, 3);
+}
+
+pub(crate) async fn nobody_removes_a_session_that_is_held<M: Maker>() {
+    let place = M::default();
+    let store = &*place.store();
+    begin(store, &session("a")).await.unwrap();
+    let held = lease(store, "a").await;
+    let holder = store.session_holder("a").await.unwrap().unwrap();
+    assert_eq!((holder.pid, holder.since, holder.until), (std::process::id(), at(0), at(30)));
+    let error = store.discard("a").await.unwrap_err().to_string();
+    let want = format!(
+        "session a is in use by process {} on {} since 2027-01-15T08:00:00Z. Wait until its turn ends or stop that \
+         process, then retry",
+        holder.pid, holder.host
+    );
+    assert_eq!(error, want);
+    store.release_session(&held).await.unwrap();
+    assert_eq!(store.session_holder("a").await.unwrap(), None);
+    assert!(store.discard("a").await.unwrap());
+}
+
+pub(crate) async fn tenants_see_nothing_of_each_other<M: Maker>() {
+    let place = M::default();
+    let (ours, theirs) = (&*place.store(), &*place.store_of("other"));
+    begin(ours, &session("a")).await.unwrap();
+    add(ours, "a", &[said("ours", 0)], Spent::default()).await.unwrap();
+    assert_eq!(theirs.conversation("a").await.unwrap(), None);
+    assert_eq!(theirs.conversations(&Which { most: 9, ..Which::default() }).await.unwrap().1, 0);
+    assert!(theirs.messages("a", None, 9).await.unwrap().is_empty());
+    // The same id, held by both at once.
+    let (held, other) = (lease(ours, "a").await, theirs.claim_session("a", "other", LENGTH).await.unwrap());
+    theirs.begin(&other, &session("a")).await.unwrap();
+    add_under(theirs, &other, "theirs").await.unwrap();
+    ours.write_slate(&held, "pad", json!(1)).await.unwrap();
+    assert_eq!(theirs.slate("a", "pad").await.unwrap(), None);
+    let note = helve_contract::ports::NewNote { text: "ferns like shade".into(), ..Default::default() };
+    let saved = ours.save_note("ann", &note).await.unwrap();
+    assert_eq!(theirs.notes("ann", 0, 9).await.unwrap().1, 0);
+    assert!(!theirs.forget_note("ann", &saved.id).await.unwrap());
+    let question =
+        helve_contract::ports::Recall { text: "shade".into(), user: Some("ann".into()), most: 5, ..Default::default() };
+    assert!(theirs.recall(&question).await.unwrap().is_empty());
+    assert_eq!(ours.recall(&question).await.unwrap().len(), 1);
+    theirs.release_session(&other).await.unwrap();
+    assert!(theirs.discard("a").await.unwrap());
+    assert_eq!(words(&ours.messages("a", None, 9).await.unwrap()), ["1 ours"]);
 }
 
 /// Keeps the place together with a store of it, for a story that needs one handle only.

@@ -49,7 +49,8 @@ pub(super) async fn sync(call: &Call, place: &str) -> Result<()> {
             marks.push(FileMark { path: name, mark: mark(call, &stat) });
         }
     }
-    let changed = call.store().sync_files(place, &marks).await?;
+    let user = super::owner(call)?;
+    let changed = call.store().sync_files(user, place, &marks).await?;
     for mark in marks.iter().filter(|it| changed.contains(&it.path)) {
         call.still_wanted()?;
         let Ok(chunk) = call.host().read(&top.beside(&mark.path, Access::Read)?, Span::first(LARGEST)).await else {
@@ -58,7 +59,7 @@ pub(super) async fn sync(call: &Call, place: &str) -> Result<()> {
         // What is no text is kept as an empty file, and not asked for again.
         let binary = chunk.bytes.contains(&0);
         let text = if binary { String::new() } else { String::from_utf8_lossy(&chunk.bytes).into_owned() };
-        call.store().keep_file(place, mark, &text, call.now()).await?;
+        call.store().keep_file(user, place, mark, &text).await?;
     }
     Ok(())
 }

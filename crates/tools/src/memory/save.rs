@@ -39,7 +39,7 @@ impl Tool for Save {
         super::content(&self.content)?;
         let tags = super::tags::in_order(&self.tags)?;
         let note = NewNote { text: self.content, tags: Some(tags), origin: super::origin(call) };
-        Ok(Saved(call.store().save_note(user, &note, call.now()).await?))
+        Ok(Saved(call.store().save_note(user, &note).await?))
     }
 }
 

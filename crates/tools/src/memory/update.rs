@@ -45,7 +45,7 @@ impl Tool for Update {
             )));
         }
         let note = NewNote { text: self.content, tags, ..NewNote::default() };
-        let updated = call.store().update_note(user, &self.id, &note, call.now()).await?;
+        let updated = call.store().update_note(user, &self.id, &note).await?;
         updated.map(Updated).ok_or_else(|| super::not_found(&self.id))
     }
 }

@@ -45,7 +45,7 @@ impl Tool for Create {
         let cadence = cadence::read(self.cadence_type, &self.cadence_value, self.timezone.as_deref(), rules)?;
         let schedule = Schedule { name, notification: self.notification, ..made(call, goal, cadence).await? };
         super::room_for_one(call).await?;
-        call.store().add_schedule(&schedule).await?;
+        let schedule = call.store().add_schedule(&schedule).await?;
         Ok(Shown { note: super::undriven(call), schedule })
     }
 }
@@ -56,14 +56,14 @@ pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<
     let next = cadence::first(&cadence, &session.scheduling, now)?;
     let soonest = session.scheduling.min_interval;
     // A scheduled task that plans itself anew, each time a moment later, would never end.
-    if session.id.starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
+    if session.name().starts_with(RUN_PREFIX) && next.duration_since(now).unsigned_abs() < soonest {
         return Err(Error::failed(format!(
             "a task that a schedule runs can make schedules that are due in {} s or later; choose a later time",
             soonest.as_secs()
         )));
     }
     // What a scheduled task plans belongs to the conversation that its own schedule came from.
-    let running = match session.id.strip_prefix(RUN_PREFIX) {
+    let running = match session.name().strip_prefix(RUN_PREFIX) {
         Some(id) => call.store().schedule(id).await?,
         None => None,
     };

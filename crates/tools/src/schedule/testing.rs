@@ -32,7 +32,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
+        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(Still)));
         Self { folder, store, user: "user".into(), is_driven: true, session: "session-1".into() }
     }
 

@@ -26,7 +26,7 @@ impl Tool for Clear {
     type Output = Cleared;
 
     async fn run(self, call: &Call) -> Result<Cleared> {
-        Ok(Cleared(call.store().wipe_slate(&call.session.id, super::SLATE).await?))
+        Ok(Cleared(call.session.wipe_slate(super::SLATE).await?))
     }
 }
 

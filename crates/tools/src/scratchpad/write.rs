@@ -36,7 +36,7 @@ impl Tool for Write {
     async fn run(self, call: &Call) -> Result<Written> {
         let items = in_order(self.items)?;
         let written = Written { items: items.len() };
-        call.store().write_slate(&call.session.id, super::SLATE, json!(items), call.now()).await?;
+        call.session.write_slate(super::SLATE, json!(items)).await?;
         Ok(written)
     }
 }

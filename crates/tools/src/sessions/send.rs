@@ -2,7 +2,7 @@
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{Delivery, Message, Part, Speaker, Spent},
+    ports::{Delivery, InboxItem, Speaker},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,24 +47,10 @@ impl Tool for Send {
         let words = format!("[session:{}] {text}", call.session.id);
         let delivery = call.agents().tell(call, &id, &words).await?;
         if delivery.is_none() {
-            leave(call, &target.id, words).await?;
+            call.store().post(&target.id, &InboxItem::text(Speaker::User, words)).await?;
         }
         Ok(Sent { id, delivery })
     }
-}
-
-/// Adds a message to a conversation that is not open here.
-async fn leave(call: &Call, session: &str, text: String) -> Result<()> {
-    let last = call.store().messages(session, None, 1).await?;
-    if last.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::ToolCall { .. })) {
-        // A message between a call and its result would make the conversation invalid.
-        return Err(Error::failed(format!(
-            "session {session} is in the middle of a turn in another process; send the message again later"
-        )));
-    }
-    let message = Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text }], created: call.now() };
-    call.store().append(session, &[message], Spent::default()).await?;
-    Ok(())
 }
 
 impl From<Sent> for Reply {

@@ -40,7 +40,7 @@ impl Tool for Todos {
         let session = &call.session.id;
         let old = call.store().slate(session, SLATE).await?;
         let old = old.and_then(|slate| serde_json::from_value(slate.value).ok()).unwrap_or_default();
-        call.store().write_slate(session, SLATE, json!(self.todos), call.now()).await?;
+        call.session.write_slate(SLATE, json!(self.todos)).await?;
         call.user().show_todos(call, &self.todos).await;
         Ok(TodosOut { old, new: self.todos })
     }

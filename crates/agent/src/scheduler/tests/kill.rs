@@ -10,8 +10,6 @@ use std::{
     time::Instant,
 };
 
-use helve_contract::ports::WallClock;
-
 use super::*;
 
 /// Set for a process that drives: the folder of the store.
@@ -49,12 +47,12 @@ async fn driver() {
         ..Settings::default()
     };
     let log = folder.join(format!("log-{}", std::process::id()));
-    let driver = Scheduler::new(store.clone(), Arc::new(WallClock), Arc::new(Pen(log)), settings).unwrap();
+    let driver = Scheduler::new(store.clone(), Arc::new(Pen(log)), settings).unwrap();
     let cancel = CancellationToken::new();
     let watch = async {
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            if store.due(Timestamp::now(), 1).await.unwrap().is_empty() && nothing_runs(&store).await {
+            if store.due(1).await.unwrap().is_empty() && nothing_runs(&store).await {
                 return cancel.cancel();
             }
         }

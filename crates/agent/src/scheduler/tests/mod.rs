@@ -103,13 +103,14 @@ impl Stage {
 
     fn with(script: Script, settings: Settings) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let store = Arc::new(Sqlite::open(folder.path().join("helve.db")).unwrap());
-        Self::on(folder, store, Hand(Arc::new(Mutex::new(start()))), script, settings)
+        let clock = Hand(Arc::new(Mutex::new(start())));
+        let store = Sqlite::open(folder.path().join("helve.db")).unwrap().with_clock(Arc::new(clock.clone()));
+        Self::on(folder, Arc::new(store), clock, script, settings)
     }
 
     fn on(folder: Arc<tempfile::TempDir>, store: Arc<Sqlite>, clock: Hand, script: Script, settings: Settings) -> Self {
         let (script, ears) = (Arc::new(script), Arc::new(Ears::default()));
-        let driver = Scheduler::new(store.clone(), Arc::new(clock.clone()), script.clone(), settings).unwrap();
+        let driver = Scheduler::new(store.clone(), script.clone(), settings).unwrap();
         Self { folder, store, clock, script, driver: driver.telling(ears.clone()), ears }
     }
 

@@ -8,8 +8,7 @@ use helve_agent::{
 };
 use helve_contract::{
     CancellationToken, async_trait,
-    jiff::Timestamp,
-    ports::{Delivery, Message, Part, RunStatus, Schedule, Speaker, Spent},
+    ports::{Delivery, InboxItem, Part, RunStatus, Schedule, Speaker},
 };
 use tokio::{
     sync::{
@@ -183,10 +182,7 @@ impl Chat {
             Come::Note(text) => {
                 self.screen.line(&harmless(&text));
                 self.screen.surface();
-                let parts = vec![Part::Text { text }];
-                let message = Message { seq: 0, role: Speaker::System, parts, created: Timestamp::now() };
-                self.bench.store().append(&self.agent.session.id, &[message], Spent::default()).await?;
-                Ok(())
+                Ok(self.agent.leave(&InboxItem::text(Speaker::System, text)).await?)
             }
         }
     }

@@ -13,7 +13,10 @@ use std::{
 };
 
 use helve_agent::{Agent, Ended, Event, Handle, Seat, Watcher};
-use helve_contract::ports::{Attachment, Part, Retitle, Spent};
+use helve_contract::{
+    Error,
+    ports::{Attachment, InboxItem, Part, Retitle, Speaker, Spent},
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::Notify,
@@ -307,6 +310,13 @@ impl Chat {
         drop(watching);
         self.screen.status(None);
         self.screen.end_line();
+        if let Err(error @ Error::SessionHeld(_)) = &outcome {
+            // The process that works in it reads the message at its next step.
+            agent.leave(&InboxItem::text(Speaker::User, words)).await?;
+            self.marks.pop();
+            self.screen.line(&self.screen.look.dim(&harmless(&format!("left in the inbox: {error}"))));
+            return Ok(goes_on);
+        }
         let outcome = outcome?;
         self.tell(&outcome);
         Ok(goes_on)
@@ -391,7 +401,11 @@ impl Chat {
         self.bench.knobs().set_for_all("model.name", name.into())?;
         let change = Retitle { model: Some(name.to_owned()), ..Retitle::default() };
         // A conversation that nothing was said in yet is not kept yet.
-        _ = self.bench.store().retitle(&self.agent.session.id, &change).await;
+        let session = &self.agent.session;
+        if let Ok(held) = session.hold().await {
+            _ = self.bench.store().retitle(&held.get(), &change).await;
+            session.release(held).await?;
+        }
         Ok(())
     }
 }

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use helve_agent::model;
-use helve_contract::{nearest, ports::Which};
+use helve_contract::{
+    Error, nearest,
+    ports::{InboxItem, Which},
+};
 
 use super::Chat;
 use crate::{
@@ -159,8 +162,19 @@ impl Chat {
         };
         let session = self.agent.session.clone();
         let undone = self.bench.memory().undo(&*session.ports.host, &session.workspace).await.unwrap_or_default();
-        let gone = self.bench.store().take_back(&session.id, before + 1).await?;
-        let mut text = format!("took back {gone} messages");
+        let mut text = match session.hold().await {
+            Ok(held) => {
+                let gone = self.bench.store().take_back(&held.get(), before + 1).await;
+                session.release(held).await?;
+                format!("took back {} messages", gone?)
+            }
+            // The process that works in it takes them back at its next step.
+            Err(error @ Error::SessionHeld(_)) => {
+                self.bench.store().post(&session.id, &InboxItem::Undo { from: before + 1 }).await?;
+                format!("messages from number {} on are taken back later: {error}", before + 1)
+            }
+            Err(error) => return Err(error.into()),
+        };
         for file in &undone.restored {
             _ = write!(text, "\n  restored {}", harmless(file));
         }

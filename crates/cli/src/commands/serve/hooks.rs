@@ -3,7 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
-use helve_contract::{CancellationToken, USER_NAME_FORM, is_user_name, ports::Part};
+use helve_contract::{
+    CancellationToken, Error, USER_NAME_FORM, is_user_name,
+    ports::{InboxItem, Part, Speaker},
+};
 use helve_web::channels::{Format, Inbound, Taken};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -100,7 +103,8 @@ async fn turn(
     closing: &CancellationToken,
 ) -> helve_contract::Result<()> {
     let settings = bench.settings();
-    let id = format!("hook:{}", taken.hook);
+    let label = format!("hook:{}", taken.hook);
+    let id = bench.labelled_id(&label, user.as_deref(), None);
     // Somebody may be talking in it.
     match talks.hand(&id, &taken.text, &taken.attachments, closing).await {
         Handed::Away => {}
@@ -110,7 +114,7 @@ async fn turn(
             return Ok(());
         }
     }
-    let need = Need { id, user, alone: true, ..Need::default() };
+    let need = Need { id: label, user, alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
     let budget = Budget {
         turns: Some(settings.config.schedule.max_turns),
@@ -127,8 +131,14 @@ async fn turn(
     let words = vec![Part::Text { text: taken.text.clone() }];
     let said = agent.turn_with(words, taken.attachments.clone()).await;
     turn.end(&said);
-    setup::end_tasks(session).await;
-    said.map(drop)
+    setup::end_tasks(session.clone()).await;
+    match said {
+        // Another process works in it: that one reads the message next.
+        Err(Error::SessionHeld(_)) => {
+            session.ports.store.post(&session.id, &InboxItem::text(Speaker::User, &taken.text)).await
+        }
+        said => said.map(drop),
+    }
 }
 
 #[cfg(test)]

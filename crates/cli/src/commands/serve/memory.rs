@@ -1,9 +1,6 @@
 //! `/api/memory`: what is remembered, and the user's own changes of it.
 
-use helve_contract::{
-    jiff::Timestamp,
-    ports::{NewNote, Note, NoteOrigin, Recall, Recalled, Source},
-};
+use helve_contract::ports::{NewNote, Note, NoteOrigin, Recall, Recalled, Source};
 use helve_tools::memory::tags_in_order;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -69,14 +66,14 @@ impl Site {
     pub(super) async fn keep_note(&self, body: &[u8]) -> Result<Value, No> {
         let note = parsed::<Written>(body)?.note()?;
         let note = NewNote { tags: note.tags.or_else(|| Some(Vec::new())), ..note };
-        let kept = self.bench.store().save_note(&self.user(), &note, Timestamp::now()).await?;
+        let kept = self.bench.store().save_note(&self.user(), &note).await?;
         Ok(json!({ "id": kept.id }))
     }
 
     /// Replaces a note.
     pub(super) async fn change_note(&self, id: &str, body: &[u8]) -> Result<Value, No> {
         let note = parsed::<Written>(body)?.note()?;
-        let changed = self.bench.store().update_note(&self.user(), id, &note, Timestamp::now()).await?;
+        let changed = self.bench.store().update_note(&self.user(), id, &note).await?;
         changed.as_ref().map(shown).ok_or_else(missing)
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -10,7 +11,7 @@ use helve_contract::{
     jiff::Timestamp,
     ports::{RunStatus, Schedule, ScheduleStatus},
 };
-use helve_tools::schedule::{cadence, shown};
+use helve_tools::schedule::{RUN_PREFIX, cadence, shown};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ use super::{
     site::Site,
     turns::{Turn, Turns},
 };
-use crate::{commands::schedule, print::harmless, remark};
+use crate::{commands::schedule, print::harmless, remark, workshop::Bench};
 
 /// How many runs are told.
 const RUNS: usize = 100;
@@ -42,15 +43,20 @@ enum Action {
 }
 
 /// Writes down what schedules do, and says which conversations they work in.
-pub(super) fn observer(turns: Arc<Turns>, usual: &str) -> Observer {
-    let usual = usual.to_owned();
+pub(super) fn observer(bench: &Arc<Bench>, turns: Arc<Turns>, usual: &str) -> Observer {
+    let (bench, usual) = (Arc::downgrade(bench), usual.to_owned());
     let working: Mutex<HashMap<String, Turn>> = Mutex::default();
     Arc::new(move |what: &Happening| {
         schedule::log(what);
         let mut working = working.lock().unwrap_or_else(PoisonError::into_inner);
         match what {
             Happening::Began(schedule, run) => {
-                let own = || format!("scheduled:{}", schedule.id);
+                let own = || {
+                    let label = format!("{RUN_PREFIX}{}", schedule.id);
+                    let workspace = schedule.workspace.as_deref().map(Path::new);
+                    let bench = bench.upgrade();
+                    bench.map_or(label.clone(), |it| it.labelled_id(&label, Some(&schedule.user), workspace))
+                };
                 let session = schedule.session.clone().unwrap_or_else(own);
                 let dialect = schedule.dialect.as_deref().unwrap_or(&usual);
                 working.insert(run.id.clone(), turns.begin(&session, dialect, None));

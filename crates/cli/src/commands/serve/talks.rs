@@ -11,8 +11,7 @@ use futures::{FutureExt as _, future::join_all};
 use helve_agent::{Ended, Event, Wake, Watcher, scheduler::Deliver, scheduler::Fired};
 use helve_contract::{
     CancellationToken, Error, async_trait,
-    jiff::Timestamp,
-    ports::{Attachment, Delivery, Message, Part, SessionRecord, Speaker, Spent},
+    ports::{Attachment, Delivery, InboxItem, Part, SessionRecord, Speaker},
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -167,6 +166,9 @@ impl Talks {
         }
         if self.turns.is_working(id) {
             return Err(No::conflict("a schedule or a webhook is at work in this conversation; try again later"));
+        }
+        if let Some(holder) = self.bench.store().session_holder(id).await? {
+            return Err(No::conflict(Error::SessionHeld(Box::new(holder)).to_string()));
         }
         Ok(record)
     }
@@ -356,11 +358,14 @@ async fn work(open: &Open, turns: &Arc<Turns>, words: Words, closing: &Cancellat
         let turn = turns.begin(&agent.session.id, agent.engine.dialect().name, None);
         // A turn that breaks must not leave the conversation at work for ever.
         let Said { text, files } = std::mem::take(&mut said);
-        let parts = if text.is_empty() { Vec::new() } else { vec![Part::Text { text }] };
+        let parts = if text.is_empty() { Vec::new() } else { vec![Part::Text { text: text.clone() }] };
         let worked = AssertUnwindSafe(agent.turn_with(parts, files)).catch_unwind().await;
         let outcome = worked.unwrap_or_else(|_| Err(Error::failed("it broke off; this is a bug in Helve")));
         if let Err(error) = &outcome {
             remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
+        }
+        if matches!(outcome, Err(Error::SessionHeld(_))) && !text.is_empty() {
+            open.leave(text).await;
         }
         turn.end(&outcome);
         open.begun.notify_waiters();
@@ -408,14 +413,15 @@ impl Open {
         let queued = queued.into_iter().map(|Said { text, files }| {
             files.iter().fold(text, |text, file| format!("{text}\n[attached, and lost: {}]", file.describe()))
         });
-        let words = words.chain(queued);
-        let message =
-            |text| Message { seq: 0, role: Speaker::User, parts: vec![Part::Text { text }], created: Timestamp::now() };
-        let messages: Vec<_> = words.map(message).collect();
-        if messages.is_empty() {
-            return;
+        for text in words.chain(queued) {
+            self.leave(text).await;
         }
-        if let Err(error) = agent.session.ports.store.append(&agent.session.id, &messages, Spent::default()).await {
+    }
+
+    /// Leaves a message of the user in the conversation.
+    async fn leave(&self, text: String) {
+        let agent = &self.talk.agent;
+        if let Err(error) = agent.leave(&InboxItem::text(Speaker::User, text)).await {
             remark!("helve: the conversation {}: {}", agent.session.id, harmless(&error.to_string()));
         }
     }

@@ -13,17 +13,16 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use helve_contract::{
-    Error, Result,
-    jiff::Timestamp,
+    Error, Result, ids,
     ports::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled},
 };
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use self::{
     index::{Passage, Read},
-    shelf::{Kind, Library},
+    shelf::{Key, Library},
 };
-use super::{Sqlite, kept, told};
+use super::{Sqlite, Tx, kept, told};
 use crate::embed::{Builtin, Embedder};
 
 /// The longest note.
@@ -54,6 +53,11 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    /// The same way of searching, with nothing ready.
+    pub(super) fn afresh(&self) -> Arc<Self> {
+        Arc::new(Self { memory: self.memory.clone(), library: Mutex::default() })
+    }
+
     /// The two weights, brought to a sum of one.
     fn weights(&self) -> (f32, f32) {
         let (meaning, words) = (self.memory.meaning.max(0.0), self.memory.words.max(0.0));
@@ -72,11 +76,12 @@ impl Sqlite {
 
 #[async_trait]
 impl Notes for Sqlite {
-    async fn save_note(&self, user: &str, note: &NewNote, now: Timestamp) -> Result<Note> {
+    async fn save_note(&self, user: &str, note: &NewNote) -> Result<Note> {
         bounded(&note.text)?;
         let passages = self.read_passages(cut::note(&note.text)).await;
-        let note = Note {
-            id: format!("note-{}", uuid()?),
+        let now = self.clock.now();
+        let mut note = Note {
+            id: format!("note-{}", ids::new_id()),
             text: note.text.clone(),
             tags: note.tags.clone().unwrap_or_default(),
             origin: note.origin.clone(),
@@ -84,31 +89,33 @@ impl Notes for Sqlite {
             created: now,
             updated: now,
         };
-        let (user, saved) = (user.to_owned(), note.clone());
+        let user = user.to_owned();
         self.write(move |t| {
+            (note.created, note.updated) = (told(kept(t.now)), told(kept(t.now)));
             t.prepare_cached(
-                "INSERT INTO notes (id, user, text, tags, created, updated, origin, held) VALUES (?1,?2,?3,?4,?5,?5,?6,?7)",
+                "INSERT INTO notes (id, user, text, tags, created, updated, origin, held, tenant) \
+                 VALUES (?1,?2,?3,?4,?5,?5,?6,?7,?8)",
             )?
             .execute(params![
                 note.id,
                 user,
                 note.text,
                 serde_json::to_string(&note.tags)?,
-                kept(now),
+                kept(t.now),
                 note.origin.to_string(),
-                note.held
+                note.held,
+                t.tenant
             ])?;
-            label(t, &note)?;
-            if note.held {
-                return Ok(());
+            label(t, &user, &note)?;
+            if !note.held {
+                index::put(t, shelf::id(t, &Key::notes(&user))?, &note.id, kept(t.now), &passages)?;
             }
-            index::put(t, shelf::id(t, Kind::Notes, &user)?, &note.id, kept(now), &passages)
+            Ok(note)
         })
-        .await?;
-        Ok(saved)
+        .await
     }
 
-    async fn update_note(&self, user: &str, id: &str, note: &NewNote, now: Timestamp) -> Result<Option<Note>> {
+    async fn update_note(&self, user: &str, id: &str, note: &NewNote) -> Result<Option<Note>> {
         bounded(&note.text)?;
         let passages = self.read_passages(cut::note(&note.text)).await;
         let (user, id, new) = (user.to_owned(), id.to_owned(), note.clone());
@@ -116,16 +123,22 @@ impl Notes for Sqlite {
             let Some(mut note) = find(t, &user, &id)? else { return Ok(None) };
             note.text = new.text;
             note.tags = new.tags.unwrap_or(note.tags);
-            note.updated = now.max(note.created);
-            t.prepare_cached("UPDATE notes SET text = ?2, tags = ?3, updated = ?4 WHERE id = ?1")?.execute(params![
+            note.updated = told(kept(t.now)).max(note.created);
+            t.prepare_cached(
+                "UPDATE notes SET text = ?4, tags = ?5, updated = ?6 WHERE tenant = ?1 AND user = ?2 AND id = ?3",
+            )?
+            .execute(params![
+                t.tenant,
+                user,
                 note.id,
                 note.text,
                 serde_json::to_string(&note.tags)?,
                 kept(note.updated)
             ])?;
-            t.prepare_cached("DELETE FROM note_tags WHERE note = ?1")?.execute([&note.id])?;
-            label(t, &note)?;
-            let shelf = shelf::id(t, Kind::Notes, &user)?;
+            t.prepare_cached("DELETE FROM note_tags WHERE tenant = ?1 AND user = ?2 AND note = ?3")?
+                .execute(params![t.tenant, user, note.id])?;
+            label(t, &user, &note)?;
+            let shelf = shelf::id(t, &Key::notes(&user))?;
             index::drop(t, shelf, &note.id)?;
             if !note.held {
                 index::put(t, shelf, &note.id, kept(note.created), &passages)?;
@@ -138,10 +151,12 @@ impl Notes for Sqlite {
     async fn forget_note(&self, user: &str, id: &str) -> Result<bool> {
         let (user, id) = (user.to_owned(), id.to_owned());
         self.write(move |t| {
-            let gone =
-                t.prepare_cached("DELETE FROM notes WHERE id = ?1 AND user = ?2")?.execute(params![id, user])? > 0;
+            let gone = t
+                .prepare_cached("DELETE FROM notes WHERE tenant = ?1 AND user = ?2 AND id = ?3")?
+                .execute(params![t.tenant, user, id])?
+                > 0;
             if gone {
-                index::drop(t, shelf::id(t, Kind::Notes, &user)?, &id)?;
+                index::drop(t, shelf::id(t, &Key::notes(&user))?, &id)?;
             }
             Ok(gone)
         })
@@ -157,10 +172,12 @@ impl Notes for Sqlite {
         self.write(move |t| {
             // The text is compared too: what the user let go is what is found.
             let freed = t
-                .prepare_cached("UPDATE notes SET held = 0 WHERE id = ?1 AND user = ?2 AND held = 1 AND text = ?3")?
-                .execute(params![note.id, user, note.text])?;
+                .prepare_cached(
+                    "UPDATE notes SET held = 0 WHERE tenant = ?1 AND user = ?2 AND id = ?3 AND held = 1 AND text = ?4",
+                )?
+                .execute(params![t.tenant, user, note.id, note.text])?;
             if freed > 0 {
-                index::put(t, shelf::id(t, Kind::Notes, &user)?, &note.id, kept(note.created), &passages)?;
+                index::put(t, shelf::id(t, &Key::notes(&user))?, &note.id, kept(note.created), &passages)?;
             }
             Ok(freed > 0)
         })
@@ -172,24 +189,24 @@ impl Notes for Sqlite {
         let (offset, most) = (offset.min(i64::MAX as u64), most.min(i64::MAX as u64));
         self.read(move |t| {
             let total = t
-                .prepare_cached("SELECT count(*) FROM notes WHERE user = ?1")?
-                .query_row([&user], |row| row.get::<_, u64>(0))?;
+                .prepare_cached("SELECT count(*) FROM notes WHERE tenant = ?1 AND user = ?2")?
+                .query_row(params![t.tenant, user], |row| row.get::<_, u64>(0))?;
             let mut page = t.prepare_cached(
-                "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE user = ?1 \
-                 ORDER BY updated DESC, id LIMIT ?2 OFFSET ?3",
+                "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE tenant = ?1 AND user = ?2 \
+                 ORDER BY updated DESC, id LIMIT ?3 OFFSET ?4",
             )?;
-            let notes = page.query_map(params![user, most, offset], note)?.collect::<Result<_, _>>()?;
+            let notes = page.query_map(params![t.tenant, user, most, offset], note)?.collect::<Result<_, _>>()?;
             Ok((notes, total))
         })
         .await
     }
 
-    async fn sync_files(&self, place: &str, files: &[FileMark]) -> Result<Vec<String>> {
-        self.sync_memory_files(place, files).await
+    async fn sync_files(&self, user: &str, place: &str, files: &[FileMark]) -> Result<Vec<String>> {
+        self.sync_memory_files(user, place, files).await
     }
 
-    async fn keep_file(&self, place: &str, file: &FileMark, text: &str, now: Timestamp) -> Result<()> {
-        self.keep_memory_file(place, file, text, now).await
+    async fn keep_file(&self, user: &str, place: &str, file: &FileMark, text: &str) -> Result<()> {
+        self.keep_memory_file(user, place, file, text).await
     }
 
     async fn recall(&self, question: &Recall) -> Result<Vec<Recalled>> {
@@ -217,19 +234,20 @@ fn bounded(text: &str) -> Result<()> {
     )))
 }
 
-fn label(t: &Transaction<'_>, note: &Note) -> anyhow::Result<()> {
-    let mut add = t.prepare_cached("INSERT OR IGNORE INTO note_tags (tag, note) VALUES (?1, ?2)")?;
+fn label(t: &Tx<'_>, user: &str, note: &Note) -> anyhow::Result<()> {
+    let mut add =
+        t.prepare_cached("INSERT OR IGNORE INTO note_tags (tenant, user, tag, note) VALUES (?1, ?2, ?3, ?4)")?;
     for tag in &note.tags {
-        add.execute(params![tag, note.id])?;
+        add.execute(params![t.tenant, user, tag, note.id])?;
     }
     Ok(())
 }
 
-fn find(t: &Transaction<'_>, user: &str, id: &str) -> anyhow::Result<Option<Note>> {
+fn find(t: &Tx<'_>, user: &str, id: &str) -> anyhow::Result<Option<Note>> {
     Ok(t.prepare_cached(
-        "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE id = ?1 AND user = ?2",
+        "SELECT id, text, tags, created, updated, origin, held FROM notes WHERE tenant = ?1 AND user = ?2 AND id = ?3",
     )?
-    .query_row(params![id, user], note)
+    .query_row(params![t.tenant, user, id], note)
     .optional()?)
 }
 
@@ -243,14 +261,4 @@ fn note(row: &Row<'_>) -> rusqlite::Result<Note> {
         origin: row.get::<_, String>(5)?.as_str().into(),
         held: row.get(6)?,
     })
-}
-
-/// A random UUID (version 4).
-fn uuid() -> Result<String> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }

@@ -12,11 +12,11 @@ use helve_contract::{
 use rusqlite::{OptionalExtension, Transaction, params, params_from_iter};
 
 use super::{
-    super::{Sqlite, told},
+    super::{Sqlite, Tx, told},
     Desk, index,
     query::Query,
     rank::{Ranking, Weights},
-    shelf::{self, Kind, Shelf, State},
+    shelf::{self, Key, Kind, Shelf, State},
 };
 
 /// Hits at most.
@@ -32,8 +32,8 @@ impl Sqlite {
         {
             self.listen(user).await?;
         }
-        for (kind, name) in &shelves {
-            self.catch_up(*kind, name).await;
+        for key in &shelves {
+            self.catch_up(key).await;
         }
         let embedder = &self.desk.memory.embedder;
         let vector = embedder.embed(&[&question.text]).await.ok().and_then(|made| made.into_iter().next());
@@ -45,12 +45,12 @@ impl Sqlite {
         self.read(move |t| {
             let query = Query::new(&question.text, vector.as_deref());
             let mut hits = Vec::new();
-            for (kind, name) in shelves {
-                if let Some(state) = shelf::state(t, kind, &name)? {
+            for key in shelves {
+                if let Some(state) = shelf::state(t, &key)? {
                     let wanted = question.most.clamp(1, MOST) * 4 + 16;
                     let best = best(t, &desk, state, &query, &question, wanted)?;
                     for (id, score) in best {
-                        hits.extend(hit(t, kind, id, score)?);
+                        hits.extend(hit(t, key.kind, id, score)?);
                     }
                 }
             }
@@ -61,11 +61,11 @@ impl Sqlite {
 
     /// Lets the present model read what another one has read. Each batch is a step of its own. When the model does not
     /// answer, words must do.
-    async fn catch_up(&self, kind: Kind, name: &str) {
+    async fn catch_up(&self, key: &Key) {
         let embedder = &self.desk.memory.embedder;
         loop {
-            let (name, model) = (name.to_owned(), embedder.id().to_owned());
-            let unread = self.read(move |t| match shelf::state(t, kind, &name)? {
+            let (key, model) = (key.clone(), embedder.id().to_owned());
+            let unread = self.read(move |t| match shelf::state(t, &key)? {
                 Some(state) => index::unread(t, state.id, &model),
                 None => Ok(Vec::new()),
             });
@@ -88,23 +88,23 @@ impl Sqlite {
 }
 
 /// The shelves that a question is about. Tags are of notes alone.
-fn asked(question: &Recall) -> Vec<(Kind, String)> {
+fn asked(question: &Recall) -> Vec<Key> {
     let mut shelves = Vec::new();
     if let Some(user) = &question.user {
-        shelves.push((Kind::Notes, user.clone()));
+        shelves.push(Key::notes(user));
         if question.conversations && question.tags.is_empty() {
-            shelves.push((Kind::Talk, user.clone()));
+            shelves.push(Key::talk(user));
         }
     }
     if let (Some(place), true) = (&question.place, question.tags.is_empty()) {
-        shelves.push((Kind::Files, place.clone()));
+        shelves.push(Key::files(question.user.as_deref().unwrap_or_default(), place));
     }
     shelves
 }
 
 /// The best passages of a shelf, by their rows.
 fn best(
-    t: &Transaction<'_>,
+    t: &Tx<'_>,
     desk: &Desk,
     state: State,
     query: &Query,
@@ -117,7 +117,8 @@ fn best(
         library.shelf(t, state, embedder.dims())?
     };
     let place = |id: &i64| shelf.ids.binary_search(id).ok();
-    let allowed = tagged(t, state.id, &question.tags)?;
+    let user = question.user.as_deref().unwrap_or_default();
+    let allowed = tagged(t, state.id, user, &question.tags)?;
     let allowed: Option<BTreeSet<usize>> = allowed.map(|ids| ids.iter().filter_map(place).collect());
     let found = full_text(t, state.id, query)?;
     let found: Vec<usize> = found.iter().filter_map(place).collect();
@@ -130,19 +131,19 @@ fn best(
 }
 
 /// The passages of notes that have all of these tags; `None`, if none is asked for.
-fn tagged(t: &Transaction<'_>, shelf: i64, tags: &[String]) -> anyhow::Result<Option<Vec<i64>>> {
+fn tagged(t: &Tx<'_>, shelf: i64, user: &str, tags: &[String]) -> anyhow::Result<Option<Vec<i64>>> {
     if tags.is_empty() {
         return Ok(None);
     }
     let unique: BTreeSet<&String> = tags.iter().collect();
     let sql = format!(
-        "SELECT id FROM passages WHERE shelf = ? AND source IN (SELECT note FROM note_tags WHERE tag IN ({}) \
-         GROUP BY note HAVING count(*) = {})",
+        "SELECT id FROM passages WHERE shelf = ? AND source IN (SELECT note FROM note_tags \
+         WHERE tenant = ? AND user = ? AND tag IN ({}) GROUP BY note HAVING count(*) = {})",
         vec!["?"; unique.len()].join(","),
         unique.len()
     );
-    let shelf = shelf.to_string();
-    let values = std::iter::once(&shelf).chain(unique);
+    let (shelf, tenant) = (shelf.to_string(), t.tenant.to_string());
+    let values = [shelf.as_str(), &tenant, user].into_iter().chain(unique.into_iter().map(String::as_str));
     let mut rows = t.prepare_cached(&sql)?;
     let ids = rows.query_map(params_from_iter(values), |row| row.get(0))?;
     Ok(Some(ids.collect::<Result<_, _>>()?))
@@ -163,7 +164,8 @@ fn hit(t: &Transaction<'_>, kind: Kind, id: i64, score: f32) -> anyhow::Result<O
     let sql = match kind {
         Kind::Notes => {
             "SELECT p.source, p.first, p.last, p.text, n.created, n.updated, n.tags, n.origin \
-             FROM passages p JOIN notes n ON n.id = p.source WHERE p.id = ?1"
+             FROM passages p JOIN shelves s ON s.id = p.shelf \
+             JOIN notes n ON n.tenant = s.tenant AND n.user = s.user AND n.id = p.source WHERE p.id = ?1"
         }
         Kind::Files | Kind::Talk => "SELECT source, first, last, text, at, at, '[]', NULL FROM passages WHERE id = ?1",
     };

@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{query, rank};
+use super::{super::Tx, query, rank};
 use crate::embed::{Words, words};
 
 /// Passages that all shelves in memory hold together, about; the one not used for longest goes first.
@@ -34,6 +34,29 @@ impl Kind {
     }
 }
 
+/// Which shelf of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) kind: Kind,
+    user: String,
+    /// The place of files; empty for the others.
+    place: String,
+}
+
+impl Key {
+    pub(super) fn notes(user: &str) -> Self {
+        Self { kind: Kind::Notes, user: user.to_owned(), place: String::new() }
+    }
+
+    pub(super) fn talk(user: &str) -> Self {
+        Self { kind: Kind::Talk, user: user.to_owned(), place: String::new() }
+    }
+
+    pub(super) fn files(user: &str, place: &str) -> Self {
+        Self { kind: Kind::Files, user: user.to_owned(), place: place.to_owned() }
+    }
+}
+
 /// Which shelf, in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
@@ -43,17 +66,19 @@ pub(super) struct State {
 }
 
 /// The number of a shelf, which is made if need be.
-pub(super) fn id(t: &Transaction<'_>, kind: Kind, name: &str) -> anyhow::Result<i64> {
-    t.prepare_cached("INSERT OR IGNORE INTO shelves (kind, name) VALUES (?1, ?2)")?
-        .execute(params![kind.name(), name])?;
-    Ok(t.prepare_cached("SELECT id FROM shelves WHERE kind = ?1 AND name = ?2")?
-        .query_row(params![kind.name(), name], |row| row.get(0))?)
+pub(super) fn id(t: &Tx<'_>, key: &Key) -> anyhow::Result<i64> {
+    let values = params![t.tenant, key.user, key.kind.name(), key.place];
+    t.prepare_cached("INSERT OR IGNORE INTO shelves (tenant, user, kind, place) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(values)?;
+    let sql = "SELECT id FROM shelves WHERE tenant = ?1 AND user = ?2 AND kind = ?3 AND place = ?4";
+    Ok(t.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
 }
 
 /// The state of a shelf, if there is one.
-pub(super) fn state(t: &Transaction<'_>, kind: Kind, name: &str) -> anyhow::Result<Option<State>> {
-    Ok(t.prepare_cached("SELECT id, added, changed FROM shelves WHERE kind = ?1 AND name = ?2")?
-        .query_row(params![kind.name(), name], |row| {
+pub(super) fn state(t: &Tx<'_>, key: &Key) -> anyhow::Result<Option<State>> {
+    let sql = "SELECT id, added, changed FROM shelves WHERE tenant = ?1 AND user = ?2 AND kind = ?3 AND place = ?4";
+    Ok(t.prepare_cached(sql)?
+        .query_row(params![t.tenant, key.user, key.kind.name(), key.place], |row| {
             Ok(State { id: row.get(0)?, added: row.get(1)?, changed: row.get(2)? })
         })
         .optional()?)

@@ -7,7 +7,7 @@ use super::{
     super::Sqlite,
     cut,
     index::{self, Passage},
-    shelf::{self, Kind},
+    shelf::{self, Key},
 };
 
 /// Messages taken in at once.
@@ -35,19 +35,19 @@ impl Sqlite {
             }
             let user = user.to_owned();
             self.write(move |t| {
-                let shelf = shelf::id(t, Kind::Talk, &user)?;
+                let shelf = shelf::id(t, &Key::talk(&user))?;
                 for (session, seq, created, passages) in &read {
                     // Two processes may listen at once, and a message may be gone by now.
                     let wanted: bool = t
                         .prepare_cached(
-                            "SELECT EXISTS (SELECT 1 FROM messages WHERE session = ?1 AND seq = ?2) \
-                             AND coalesce((SELECT upto FROM heard WHERE session = ?1), 0) < ?2",
+                            "SELECT EXISTS (SELECT 1 FROM messages WHERE tenant = ?3 AND session = ?1 AND seq = ?2) \
+                             AND coalesce((SELECT upto FROM heard WHERE tenant = ?3 AND session = ?1), 0) < ?2",
                         )?
-                        .query_row(params![session, seq], |row| row.get(0))?;
+                        .query_row(params![session, seq, t.tenant], |row| row.get(0))?;
                     if wanted {
                         index::put(t, shelf, session, *created, passages)?;
-                        t.prepare_cached("INSERT OR REPLACE INTO heard (session, upto) VALUES (?1, ?2)")?
-                            .execute(params![session, seq])?;
+                        t.prepare_cached("INSERT OR REPLACE INTO heard (tenant, session, upto) VALUES (?1, ?2, ?3)")?
+                            .execute(params![t.tenant, session, seq])?;
                     }
                 }
                 Ok(())
@@ -62,10 +62,12 @@ impl Sqlite {
         self.read(move |t| {
             let mut said = t.prepare_cached(
                 "SELECT m.session, m.seq, m.created, m.role, m.parts FROM sessions s \
-                 JOIN messages m ON m.session = s.id LEFT JOIN heard h ON h.session = s.id \
-                 WHERE s.user = ?1 AND m.seq > coalesce(h.upto, 0) ORDER BY m.session, m.seq LIMIT ?2",
+                 JOIN messages m ON m.tenant = s.tenant AND m.session = s.id \
+                 LEFT JOIN heard h ON h.tenant = s.tenant AND h.session = s.id \
+                 WHERE s.tenant = ?1 AND s.user = ?2 AND m.seq > coalesce(h.upto, 0) \
+                 ORDER BY m.session, m.seq LIMIT ?3",
             )?;
-            let rows = said.query_map(params![user, BATCH], |row| {
+            let rows = said.query_map(params![t.tenant, user, BATCH], |row| {
                 let (seq, role, parts): (u64, String, String) = (row.get(1)?, row.get(3)?, row.get(4)?);
                 let passages = if role == "user" || role == "assistant" { pieces(&parts, seq) } else { Vec::new() };
                 Ok(Said { session: row.get(0)?, seq, created: row.get(2)?, passages })
