@@ -143,7 +143,15 @@ fn once(path: &Path) -> anyhow::Result<Opened> {
             ))
             .into());
         }
-        Age::Older | Age::Present if locked => Some(format!(
+        Age::Older if locked => {
+            return Err(Error::failed(format!(
+                "{} has an older format and is read-only, so it cannot be migrated. Make the file and its directory writable \
+                 for this user",
+                path.display()
+            ))
+            .into());
+        }
+        Age::Present if locked => Some(format!(
             "{} is read-only, so nothing can be kept; make the file and its folder writable for this user",
             path.display()
         )),

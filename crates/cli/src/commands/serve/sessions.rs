@@ -1,7 +1,7 @@
 //! `/api/sessions`: conversations, as they are kept and as they go on.
 
 use helve_contract::{
-    Error,
+    Error, ids,
     ports::{AttachmentLimits, SessionRecord, Which},
 };
 use helve_web::channels::EncodedAttachment;
@@ -62,7 +62,8 @@ impl Site {
     }
 
     /// A conversation with its last messages, or with those before one of them; the agents it started, and what it took.
-    pub(super) async fn session(&self, id: &str, query: &Query) -> Result<Value, No> {
+    pub(super) async fn session(&self, name: &str, query: &Query) -> Result<Value, No> {
+        let id = &*self.session_id(name);
         let store = self.bench.store();
         // Looked at first: of a turn that is over, everything is kept.
         let running = self.turns.is_working(id);
@@ -103,7 +104,8 @@ impl Site {
     }
 
     /// Says something in a conversation.
-    pub(super) async fn message(&self, id: &str, body: &[u8]) -> Result<Value, No> {
+    pub(super) async fn message(&self, name: &str, body: &[u8]) -> Result<Value, No> {
+        let id = &*self.session_id(name);
         let Say { message, attachments } = parsed(body)?;
         let said = said(message, attachments)?;
         if self.bench.endpoint().is_none() {
@@ -116,10 +118,16 @@ impl Site {
     }
 
     /// Stops the turn that runs.
-    pub(super) async fn stop(&self, id: &str) -> Result<Value, No> {
+    pub(super) async fn stop(&self, name: &str) -> Result<Value, No> {
+        let id = &*self.session_id(name);
         let record = self.known(id).await?;
         let stopped = self.talks.stop(id) || self.stop_agent(&record).await;
         Ok(json!({ "session": id, "stopped": stopped }))
+    }
+
+    /// The id that an address names: an id, or a label in this workspace.
+    fn session_id(&self, name: &str) -> String {
+        if ids::is_id(name) { name.to_owned() } else { self.bench.labelled_id(name, Some(&self.user()), None) }
     }
 
     async fn known(&self, id: &str) -> Result<SessionRecord, No> {
