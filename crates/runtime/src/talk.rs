@@ -111,8 +111,8 @@ async fn last(bench: &Bench) -> Result<SessionRecord, Fault> {
     })
 }
 
-/// The conversation of this user with this id or label, or whose id begins so. Those of other users are answered like
-/// missing ones.
+/// The conversation of this user with this id or label, or whose id begins or ends so. Ids begin with the time,
+/// so ends tell better. Those of other users are answered like missing ones.
 pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRecord, Fault> {
     if let Some(record) = store.conversation(id).await?.filter(|it| it.user == user) {
         return Ok(record);
@@ -133,7 +133,7 @@ pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRec
         let (page, _) = store.conversations(&which).await?;
         offset += page.len() as u64;
         let ended = page.is_empty();
-        found.extend(page.into_iter().filter(|it| !id.is_empty() && it.id.starts_with(id)));
+        found.extend(page.into_iter().filter(|it| !id.is_empty() && (it.id.starts_with(id) || it.id.ends_with(id))));
         if ended || found.len() > 1 {
             break;
         }
@@ -141,6 +141,6 @@ pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRec
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => Err(Fault::usage(format!("there is no conversation `{id}`; `helve sessions list` shows them"))),
-        _ => Err(Fault::usage(format!("several conversations begin with `{id}`; write more of the id"))),
+        _ => Err(Fault::usage(format!("several conversations begin or end with `{id}`; write more of the id, best its end"))),
     }
 }

@@ -13,7 +13,7 @@ use crate::{desk::Desk, model::Model};
 /// A text without what differs from run to run.
 fn steady(text: &str) -> String {
     let times = regex::Regex::new(r"\d+(\.\d+)? (ms|s)\b").unwrap();
-    let ids = regex::Regex::new(r"\b[0-9a-f]{16}\b").unwrap();
+    let ids = regex::Regex::new(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b").unwrap();
     ids.replace_all(&times.replace_all(text, "TIME"), "ID").into_owned()
 }
 

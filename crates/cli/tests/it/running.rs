@@ -253,7 +253,7 @@ fn conversations_are_listed_shown_exported_and_deleted() {
 
     let ran = desk.run(&["sessions", "list"]);
     assert!(ran.out.lines().nth(2).unwrap().contains(&id), "{}", ran.out);
-    let ran = desk.run(&["sessions", "show", &id[..6]]);
+    let ran = desk.run(&["sessions", "show", &id[24..]]);
     assert!(ran.out.contains("Nothing \\x1b[2Jhere.") && ran.out.contains("→ Glob *.txt"), "{}", ran.out);
 
     let ran = desk.run(&["sessions", "export", &id, "--jsonl"]);
