@@ -117,7 +117,7 @@ async fn a_message_is_left_while_another_process_works() {
     assert_eq!(bench.kept().await.len(), 3, "only the holder moves it in");
     bench.store.release_session(&lease).await.unwrap();
     bench.agent.leave(&InboxItem::text(Speaker::System, "A note.")).await.unwrap();
-    assert_eq!(bench.kept().await[3..], ["user: Read this.", "system: A note."]);
+    assert_eq!(bench.kept().await[3..], ["user: Read this.", "note: A note."]);
     bench.agent.go_on().await.unwrap();
     bench.all_was_well();
 }
