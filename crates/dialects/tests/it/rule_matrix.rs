@@ -169,7 +169,7 @@ fn envelope(body: &str) -> String {
 }
 
 fn octal(path: &str) -> String {
-    path.bytes().map(|byte| format!("\\{byte:03o}")).collect()
+    path.bytes().map(|byte| format!("\\{byte:03o}")).collect::<Vec<_>>().concat()
 }
 
 const FORMS: &[Form] = &[

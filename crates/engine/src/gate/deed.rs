@@ -167,7 +167,7 @@ impl<'a> Deed<'a> {
     pub(super) fn written(&self) -> Vec<Target> {
         let Some(reading) = &self.reading else { return Vec::new() };
         let files = reading.writes.iter().flatten().map(String::as_str);
-        self.from_every_folder(reading, files)
+        self.in_every_folder(reading, files)
     }
 
     /// The files that words of the command's programs name, from every folder it may be in by then. With `changing`, only
@@ -181,10 +181,10 @@ impl<'a> Deed<'a> {
             let rest = |sign: char| word.split_once(sign).map(|(_, rest)| rest);
             [Some(word), rest('='), rest(':'), word.strip_prefix('@')].into_iter().flatten()
         });
-        self.from_every_folder(reading, parts.filter(|it| !it.is_empty() && !it.starts_with('-')))
+        self.in_every_folder(reading, parts.filter(|it| !it.is_empty() && !it.starts_with('-')))
     }
 
-    fn from_every_folder<'b>(&self, reading: &Reading, files: impl Iterator<Item = &'b str>) -> Vec<Target> {
+    fn in_every_folder<'b>(&self, reading: &Reading, files: impl Iterator<Item = &'b str>) -> Vec<Target> {
         let mut dirs = vec![self.start()];
         for step in &reading.moves {
             let last = dirs.last().cloned().unwrap_or_default();
