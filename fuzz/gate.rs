@@ -16,7 +16,9 @@ pub(crate) fn check(data: &[u8], dialect: &Dialect) {
         let Ok(engine) = Engine::builder(dialect.clone()).gate(gate).build() else { return };
         let workspace = Workspace::new([Root::writable("/w").named("shared")], PathRules::default(), dialect.reading);
         let session = Session::new("trial", workspace, Ports::new(Arc::new(NoHost)));
-        let explained = engine.explain(name, args.to_owned(), &Call::new("trial", Arc::new(session)));
+        let call = Call::new("trial", Arc::new(session));
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
+        let explained = runtime.block_on(engine.explain(name, args.to_owned(), &call));
         if let Some(question) = explained.question {
             assert!(!question.summary.is_empty(), "{name} {args}");
         }

@@ -105,7 +105,7 @@ impl Engine {
     /// What would happen to a call, which rule decides, and why. Nobody is asked, nothing runs and nothing is recorded.
     ///
     /// Unlike [`decide`](Self::decide) it does not count earlier answers, and assumes that somebody can be asked.
-    pub fn explain(&self, name: &str, args: impl Into<Args>, call: &Call) -> Explanation {
+    pub async fn explain(&self, name: &str, args: impl Into<Args>, call: &Call) -> Explanation {
         let mode = self.gate.mode().get();
         let table = self.table();
         let refused = |basis, error: &Error| Explanation::refused(name, mode, basis, error.to_string());
@@ -113,7 +113,7 @@ impl Engine {
             Err(error) => refused(Basis::InvalidCall, &error),
             Ok((slot, args)) => match self.refuse_secrets(&slot.entry.spec, &args) {
                 Err((error, _)) => refused(Basis::Secret, &error),
-                Ok(()) => self.gate.explain(&slot.entry.spec, &args, call),
+                Ok(()) => self.gate.explain(&slot.entry.spec, &args, call).await,
             },
         }
     }

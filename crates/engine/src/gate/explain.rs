@@ -1,6 +1,6 @@
 //! Which rule decides about a call, and why. Nothing runs and nobody is asked.
 
-use helve_contract::{Access, Call, Effects, Spec};
+use helve_contract::{Access, Call, Spec};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -159,7 +159,7 @@ impl Explanation {
 
 impl Gate {
     /// Which rule decides about a call, and why. Earlier answers of a person do not count.
-    pub(crate) fn explain(&self, spec: &Spec, args: &Value, call: &Call) -> Explanation {
+    pub(crate) async fn explain(&self, spec: &Spec, args: &Value, call: &Call) -> Explanation {
         let mode = self.mode.get();
         let mut deed = Deed::of(spec, args, call);
         if let Err(error) = self.read(&mut deed) {
@@ -169,6 +169,7 @@ impl Gate {
         if deed.reading.is_none() {
             _ = deed.read();
         }
+        self.look(&mut deed).await;
         let (outcome, basis, why) = self.outcome(&deed);
         let mut explanation = Explanation {
             tool: spec.name.clone(),
@@ -271,7 +272,7 @@ impl Gate {
             !rule.has_content()
                 || host
                 || commands.into_iter().any(|command| rule.covers_command(command))
-                || deed.targets.iter().any(|target| rule.covers_target(target))
+                || deed.places().any(|(target, _)| rule.covers_target(target))
         };
         self.allow.iter().filter(|rule| rule.grants(deed)).filter(covers).collect()
     }
@@ -300,20 +301,18 @@ impl Gate {
 /// The paths of a call with what the workspace says about each.
 fn path_views(deed: &Deed<'_>) -> Vec<PathView> {
     let rules = deed.call.session.workspace.rules();
-    let writes = deed.spec.effects.has(Effects::WRITES);
-    let named = deed.targets.iter().map(|target| (target.clone(), writes));
-    let redirected = deed.written().into_iter().map(|target| (target, true));
+    let named = deed.places().map(|(target, access)| (target.clone(), access));
+    let redirected = deed.written().into_iter().map(|target| (target, Access::Write));
     named
         .chain(redirected)
-        .map(|(target, writes)| {
-            let access = if writes { Access::Write } else { Access::Read };
+        .map(|(target, access)| {
             let refused = match &target {
                 Target::Inside { relative, .. } => rules.denial(relative, access).map(str::to_owned),
                 // The sandbox decides about a command; a file tool is refused.
                 Target::Outside(_) if deed.command.is_some() => None,
                 Target::Outside(_) => Some("it is outside of the workspace".to_owned()),
             };
-            PathView { path: target.shown(), access: if writes { "write" } else { "read" }, refused }
+            PathView { path: target.shown(), access: if access == Access::Write { "write" } else { "read" }, refused }
         })
         .collect()
 }

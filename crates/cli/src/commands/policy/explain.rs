@@ -85,7 +85,7 @@ impl Explainer {
     }
 
     /// What would happen to a call.
-    pub(crate) fn explain(&self, bench: &Bench, query: &Query) -> Result<Explained, Fault> {
+    pub(crate) async fn explain(&self, bench: &Bench, query: &Query) -> Result<Explained, Fault> {
         let settings = bench.settings();
         let name = query.dialect.as_deref().unwrap_or(settings.dialect());
         let dialect =
@@ -106,7 +106,7 @@ impl Explainer {
             (None, Some(tool)) => (tool.clone(), if query.args.is_null() { json!({}) } else { query.args.clone() }),
             _ => return Err(Fault::usage("give either a command or a tool with its arguments")),
         };
-        let explanation = engine.explain(&tool, args, &Call::new("policy", session));
+        let explanation = engine.explain(&tool, args, &Call::new("policy", session)).await;
         let mode_from = match (query.mode, configured) {
             (Some(_), _) => "this question".to_owned(),
             (None, Some(_)) => origins(settings, "approval.mode"),

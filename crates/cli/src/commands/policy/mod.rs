@@ -122,7 +122,8 @@ impl ExplainArgs {
         let runtime = setup::runtime()?;
         let wanted = query.tool.clone().unwrap_or_default();
         let bench = Bench::with_external(settings, &dialect, &Wanted::For(&wanted), &runtime)?;
-        let explained = Explainer::new(Caller::Person).explain(&bench, &query);
+        let explainer = Explainer::new(Caller::Person);
+        let explained = runtime.block_on(explainer.explain(&bench, &query));
         runtime.block_on(setup::end_servers(bench.servers()));
         let explained = explained?;
         if self.json {
@@ -141,7 +142,7 @@ impl TestArgs {
         let tests = rule_tests::read(&self.file)?;
         let runtime = setup::runtime()?;
         let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
-        let results = rule_tests::run(&bench, &tests);
+        let results = runtime.block_on(rule_tests::run(&bench, &tests));
         runtime.block_on(setup::end_servers(bench.servers()));
         let results = results?;
         say!("{}", rule_tests::table(&tests, &results));

@@ -109,17 +109,18 @@ impl RuleTest {
 }
 
 /// Runs the tests in order.
-pub(super) fn run(bench: &Bench, tests: &[RuleTest]) -> Result<Vec<TestResult>, Fault> {
+pub(super) async fn run(bench: &Bench, tests: &[RuleTest]) -> Result<Vec<TestResult>, Fault> {
     let explainer = Explainer::new(Caller::Person);
-    let numbered = tests.iter().enumerate();
-    numbered
-        .map(|(at, test)| {
-            let at = at + 1;
-            let explained = test.query().and_then(|query| explainer.explain(bench, &query));
-            let explained = explained.map_err(|fault| Fault::usage(format!("test {at}: {fault}")))?;
-            Ok(result(test, &explained))
-        })
-        .collect()
+    let mut results = Vec::new();
+    for (at, test) in tests.iter().enumerate() {
+        let explained = match test.query() {
+            Ok(query) => explainer.explain(bench, &query).await,
+            Err(fault) => Err(fault),
+        };
+        let explained = explained.map_err(|fault| Fault::usage(format!("test {}: {fault}", at + 1)))?;
+        results.push(result(test, &explained));
+    }
+    Ok(results)
 }
 
 fn result(test: &RuleTest, explained: &Explained) -> TestResult {

@@ -7,9 +7,9 @@ use crate::{commands::policy::Query, setup};
 
 impl Site {
     /// What would happen to a call, and which rule decides. Nothing runs.
-    pub(super) fn explain_policy(&self, body: &[u8]) -> Result<Value, No> {
+    pub(super) async fn explain_policy(&self, body: &[u8]) -> Result<Value, No> {
         let query: Query = parsed(body)?;
-        let explained = self.explainer.explain(&self.bench, &query);
+        let explained = self.explainer.explain(&self.bench, &query).await;
         explained.map(|it| it.json()).map_err(|fault| No::bad(fault.to_string()))
     }
 

@@ -117,7 +117,7 @@ const TABLE: &[Route] = &[
     row!("POST" "/api/call", Json, |site, asked| site.call(&asked.body).await),
     row!("GET" "/api/doctor", Nothing, |site, _asked| site.machine().await),
     row!("GET" "/api/policy", Nothing, |site, _asked| Ok(site.policy())),
-    row!("POST" "/api/policy/explain", Json, |site, asked| site.explain_policy(&asked.body)),
+    row!("POST" "/api/policy/explain", Json, |site, asked| site.explain_policy(&asked.body).await),
 
     row!("GET" "/api/approvals", Nothing, |site, _asked| Ok(site.board.shown())),
     row!("POST" "/api/approvals/*", Json, |site, asked| site.board.decide(asked.id(), &asked.body)),

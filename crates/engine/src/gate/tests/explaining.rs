@@ -32,7 +32,7 @@ async fn an_explanation_says_what_the_gate_does() {
     for (_, mode) in Mode::ALL {
         for rules in sets {
             for (spec, args) in &calls {
-                let explained = gate(mode, rules).explain(spec, args, &call());
+                let explained = gate(mode, rules).explain(spec, args, &call()).await;
                 let real = fate(gate(mode, rules), spec, args.clone()).await;
                 let same = match real {
                     Fate::Passed => explained.outcome == Outcome::Allow,
@@ -47,41 +47,41 @@ async fn an_explanation_says_what_the_gate_does() {
     assert_eq!(seen, 6 * 5 * 12);
 }
 
-#[test]
-fn an_explanation_names_what_decided() {
-    let why = |gate: Gate, args: Value| gate.explain(&bash(), &args, &call());
+#[tokio::test]
+async fn an_explanation_names_what_decided() {
+    let why = async |gate: Gate, args: Value| gate.explain(&bash(), &args, &call()).await;
     let rules = ["-Bash(rm:*)", "?Bash(git push:*)", "+Bash(npm test:*)", "+Bash(make)"];
-    let said = |line: &str| {
-        let explained = why(gate(Mode::Default, &rules), run(line));
+    let said = async |line: &str| {
+        let explained = why(gate(Mode::Default, &rules), run(line)).await;
         (explained.outcome.name(), explained.basis)
     };
     let rule = |text: &str| text.to_owned();
-    assert_eq!(said("ls | wc -l"), ("allow", Basis::ReadOnly));
-    assert_eq!(said("timeout 5 rm x"), ("deny", Basis::DenyRule { rule: rule("Bash(rm:*)"), certain: true }));
-    assert_eq!(said("$x"), ("ask", Basis::DenyRule { rule: rule("Bash(rm:*)"), certain: false }));
-    assert_eq!(said("git push"), ("ask", Basis::AskRule { rule: rule("Bash(git push:*)") }));
+    assert_eq!(said("ls | wc -l").await, ("allow", Basis::ReadOnly));
+    assert_eq!(said("timeout 5 rm x").await, ("deny", Basis::DenyRule { rule: rule("Bash(rm:*)"), certain: true }));
+    assert_eq!(said("$x").await, ("ask", Basis::DenyRule { rule: rule("Bash(rm:*)"), certain: false }));
+    assert_eq!(said("git push").await, ("ask", Basis::AskRule { rule: rule("Bash(git push:*)") }));
     let both = vec![rule("Bash(npm test:*)"), rule("Bash(make)")];
-    assert_eq!(said("npm test a && make"), ("allow", Basis::AllowRules { rules: both }));
-    assert_eq!(said("python3 x"), ("ask", Basis::Mode));
-    assert_eq!(said("echo x > .git/config"), ("refuse", Basis::Path { path: "/w/.git/config".into() }));
-    assert_eq!(said("a\0b"), ("refuse", Basis::InvalidCall));
+    assert_eq!(said("npm test a && make").await, ("allow", Basis::AllowRules { rules: both }));
+    assert_eq!(said("python3 x").await, ("ask", Basis::Mode));
+    assert_eq!(said("echo x > .git/config").await, ("refuse", Basis::Path { path: "/w/.git/config".into() }));
+    assert_eq!(said("a\0b").await, ("refuse", Basis::InvalidCall));
     let names = NameList::new(vec!["ls".into()], vec!["npm".into()]).unwrap();
-    assert_eq!(why(Gate::new(Mode::Open).commands(names), run("npm test")).basis, Basis::Programs);
-    let plan = why(Gate::new(Mode::Plan), run("rm x"));
+    assert_eq!(why(Gate::new(Mode::Open).commands(names), run("npm test")).await.basis, Basis::Programs);
+    let plan = why(Gate::new(Mode::Plan), run("rm x")).await;
     assert_eq!((plan.outcome, plan.basis), (Outcome::Deny, Basis::Mode));
 
-    let explained = why(gate(Mode::Default, &rules), run("npm test; ls; rm -r a"));
+    let explained = why(gate(Mode::Default, &rules), run("npm test; ls; rm -r a")).await;
     let roles: Vec<_> = explained.commands.iter().map(|it| (it.text.as_str(), it.role)).collect();
     assert_eq!(roles, [("npm test", "runs"), ("ls", "reads"), ("rm -r a", "runs")]);
     assert_eq!(explained.commands[0].allowed_by.as_deref(), Some("Bash(npm test:*)"));
 
-    let file = |path: &str| {
+    let file = async |path: &str| {
         let args = json!({ "file_path": path, "content": "x" });
-        Gate::new(Mode::Open).explain(&write(), &args, &call())
+        Gate::new(Mode::Open).explain(&write(), &args, &call()).await
     };
-    assert_eq!(file("a.rs").outcome, Outcome::Allow);
+    assert_eq!(file("a.rs").await.outcome, Outcome::Allow);
     for path in [".git/hooks/x", "/etc/passwd", "../x"] {
-        let explained = file(path);
+        let explained = file(path).await;
         assert_eq!(explained.outcome, Outcome::Refuse, "{path}");
         assert!(matches!(explained.basis, Basis::Path { .. }), "{path}");
     }
