@@ -141,6 +141,8 @@ pub async fn named(store: &dyn Store, id: &str, user: &str) -> Result<SessionRec
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => Err(Fault::usage(format!("there is no conversation `{id}`; `helve sessions list` shows them"))),
-        _ => Err(Fault::usage(format!("several conversations begin or end with `{id}`; write more of the id, best its end"))),
+        _ => Err(Fault::usage(format!(
+            "several conversations begin or end with `{id}`; write more of the id, best its end"
+        ))),
     }
 }

@@ -194,7 +194,10 @@ impl Inner {
         setting.refuse_open_vault(command)?;
         let denied = self.path_rules.find(command.roots.iter().chain([&command.dir]))?;
         denied.refuse_unless_enforced(level)?;
-        setting.hidden.extend(denied.hidden.iter().cloned());
+        let seen = setting.seen();
+        let open = denied.hidden.iter().filter(|place| !hidden::is_hidden(place, &seen, &setting.hidden)).cloned();
+        let open: Vec<PathBuf> = open.collect();
+        setting.hidden.extend(open);
         let mounts = if level >= Level::Nested {
             let writable = setting.roots.iter().filter(|(_, writable)| *writable).map(|(dir, _)| dir);
             let SandboxSettings { protected, protected_at_home, .. } = &self.settings;

@@ -147,8 +147,8 @@ async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untou
         let link = PathBuf::from(format!("{}{end}", place.path().display()));
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         let before = place.names();
-        let told = match Sqlite::at(place.path()).begin(&session("a")).await {
-            Ok(()) => panic!("{end}: the link was followed"),
+        let told = match Sqlite::at(place.path()).messages("a", None, 1).await {
+            Ok(_) => panic!("{end}: the link was followed"),
             Err(error) => error.to_string(),
         };
         assert!(
@@ -163,7 +163,7 @@ async fn a_link_in_place_of_the_store_or_its_log_is_refused_and_its_target_untou
     let folder = place.path().parent().unwrap().to_owned();
     fs::create_dir_all(folder.join("real")).unwrap();
     std::os::unix::fs::symlink("real", folder.join("way")).unwrap();
-    Sqlite::open(folder.join("way/store.db")).unwrap().begin(&session("a")).await.unwrap();
+    begin(&Sqlite::open(folder.join("way/store.db")).unwrap(), &session("a")).await.unwrap();
     assert!(folder.join("real/store.db").is_file());
 }
 
