@@ -41,6 +41,10 @@ impl Model for SessionModel {
         self.current().window()
     }
 
+    fn api(&self) -> &'static str {
+        self.current().api()
+    }
+
     async fn answer(&self, ask: &Ask<'_>, ear: &Ear<'_>) -> Result<Answer, ModelError> {
         self.current().answer(ask, ear).await
     }
