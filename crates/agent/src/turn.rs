@@ -352,8 +352,7 @@ async fn last_answer(history: &mut History) -> Result<Option<String>> {
 }
 
 fn parts(model: &dyn Model, answer: &Answer, reason: &str) -> Vec<Part> {
-    let opaque =
-        |data: &Value| Part::Opaque { api: model.api().to_owned(), model: model.name(), data: data.clone() };
+    let opaque = |data: &Value| Part::Opaque { api: model.api().to_owned(), model: model.name(), data: data.clone() };
     let mut parts: Vec<Part> = answer.opaque.iter().map(opaque).collect();
     if !answer.reasoning.is_empty() {
         parts.push(Part::Reasoning { thinking: answer.reasoning.clone() });

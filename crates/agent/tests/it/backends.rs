@@ -96,7 +96,7 @@ fn call() -> [String; 3] {
 }
 
 fn read() -> Vec<Use> {
-    vec![Use { id: "call_1".into(), name: "Read".into(), input: "{\"file_path\":\"/w/a\"}".into(), opaque: None }]
+    vec![Use { id: "call_1".into(), name: "Read".into(), input: "{\"file_path\":\"/w/a\"}".into(), ..Use::default() }]
 }
 
 async fn ask(endpoint: Endpoint) -> helve_agent::model::Answer {
