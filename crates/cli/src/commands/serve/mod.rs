@@ -178,7 +178,7 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
     };
     match driver {
         Ok((model, driver)) => {
-            let driver = driver.observed(schedules::observer(&bench, site.turns.clone(), bench.settings().dialect()));
+            let driver = driver.observed(schedules::observer(bench, site.turns.clone(), bench.settings().dialect()));
             _ = site.driver.set(driver.clone());
             site.found_model();
             remark!("helve: schedules run with {model}");
