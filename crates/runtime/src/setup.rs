@@ -160,7 +160,8 @@ pub fn state_folder(settings: &Settings) -> Result<PathBuf, Fault> {
     }
     let sandbox = &settings.config.sandbox;
     for (key, dirs) in [("readable", &sandbox.readable), ("writable", &sandbox.writable)] {
-        for dir in dirs.iter().filter_map(|dir| fs::canonicalize(&**dir).ok()).filter(|dir| dir.starts_with(&state)) {
+        let mut places = dirs.iter().filter_map(|dir| fs::canonicalize(&**dir).ok());
+        if let Some(dir) = places.find(|dir| dir.starts_with(&state)) {
             return Err(Fault::usage(format!(
                 "invalid sandbox.{key} {}: it is inside Helve's state folder, which commands may not use. Remove it",
                 dir.display()

@@ -205,6 +205,14 @@ ALTER TABLE new_shelves RENAME TO shelves;
 ALTER TABLE new_schedules RENAME TO schedules;
 ALTER TABLE new_schedule_runs RENAME TO schedule_runs;
 
+-- Tokens of a provider's cache and of reasoning, which earlier files did not count.
+ALTER TABLE sessions ADD COLUMN cache_read_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN cache_write_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN reasoning_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE messages ADD COLUMN cache_read_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE messages ADD COLUMN cache_write_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE messages ADD COLUMN reasoning_tokens INTEGER NOT NULL DEFAULT 0;
+
 -- One index a way of listing; each ends in the order of the list, so that a page of it is read and no more.
 CREATE INDEX sessions_by_use ON sessions (tenant, updated DESC, id);
 CREATE INDEX sessions_by_user ON sessions (tenant, user, updated DESC, id);

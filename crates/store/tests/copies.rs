@@ -1,7 +1,7 @@
 //! How often the store copies what is appended. A binary of its own: the allocator that counts is the whole program's.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::{alloc::System, sync::Arc};
+use std::{alloc::System, sync::Arc, time::Duration};
 
 use helve_contract::{
     jiff::Timestamp,
@@ -20,6 +20,7 @@ async fn allocated(store: &Sqlite) -> usize {
     let text = String::new;
     let record = SessionRecord {
         id: "s".into(),
+        label: None,
         parent: None,
         user: text(),
         agent: text(),
@@ -33,11 +34,12 @@ async fn allocated(store: &Sqlite) -> usize {
         created: Timestamp::UNIX_EPOCH,
         updated: Timestamp::UNIX_EPOCH,
     };
-    store.begin(&record).await.unwrap();
+    let lease = store.claim_session("s", "test", Duration::from_secs(60)).await.unwrap();
+    store.begin(&lease, &record).await.unwrap();
     let parts = vec![Part::Text { text: "x".repeat(SIZE) }];
     let messages = [Message { seq: 0, role: Speaker::User, parts, created: Timestamp::UNIX_EPOCH }];
     let region = Region::new(ALLOCATOR);
-    store.append("s", &messages, Spent::default()).await.unwrap();
+    store.append(&lease, &messages, Spent::default()).await.unwrap();
     region.change().bytes_allocated
 }
 

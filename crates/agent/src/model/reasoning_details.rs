@@ -61,7 +61,9 @@ mod tests {
 
     fn joined(pieces: &[Value]) -> Option<Value> {
         let mut details = ReasoningDetails::default();
-        pieces.iter().for_each(|it| details.push(it));
+        for piece in pieces {
+            details.push(piece);
+        }
         details.finish()
     }
 

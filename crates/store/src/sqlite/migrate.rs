@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -132,7 +133,12 @@ fn back_up(path: &Path, version: usize) -> anyhow::Result<()> {
     part.push(".part");
     let part = PathBuf::from(part);
     // SQLite writes into an empty file that is there, so it is never open to others.
-    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    // A rest of a copy that was cut off is removed; a link in its place is never followed.
+    match fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let reader =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     reader.busy_timeout(PATIENCE)?;

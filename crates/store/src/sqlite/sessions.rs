@@ -20,7 +20,8 @@ use super::{
 
 /// What is read of a conversation, in the order of [`record`].
 const COLUMNS: &str = "id, parent, user, agent, title, dialect, model, workspace, messages, \
-                       prompt_tokens, completion_tokens, cost, view_from, created, updated, label";
+                       prompt_tokens, completion_tokens, cost, view_from, created, updated, label, \
+                       cache_read_tokens, cache_write_tokens, reasoning_tokens";
 
 /// A conversation and all that came of it, by id. `UNION` ends circles.
 const FAMILY: &str = "WITH RECURSIVE family (id) AS (SELECT ?2 UNION \
@@ -64,7 +65,7 @@ impl Sessions for Sqlite {
             anyhow::ensure!(lease.key == record.id, "the lease of {} is not for {}", lease.key, record.id);
             let sql = format!(
                 "INSERT INTO sessions (tenant, {COLUMNS}) \
-                 SELECT ?1,?2,?5,?6,?7,?8,?9,?10,?11,0,?12,?13,?14,?15,?16,?16,?17 WHERE {IS_HELD}"
+                 SELECT ?1,?2,?5,?6,?7,?8,?9,?10,?11,0,?12,?13,?14,?15,?16,?16,?17,?18,?19,?20 WHERE {IS_HELD}"
             );
             let begun = t.prepare_cached(&sql)?.execute(params![
                 t.tenant,
@@ -84,6 +85,9 @@ impl Sessions for Sqlite {
                 record.view_from,
                 kept(t.now),
                 record.label,
+                record.spent.cache_read_tokens,
+                record.spent.cache_write_tokens,
+                record.spent.reasoning_tokens,
             ])?;
             if begun == 0 {
                 return Err(leases::lost(&lease));
@@ -149,9 +153,20 @@ impl Sessions for Sqlite {
             let changed = t
                 .prepare_cached(
                     "UPDATE sessions SET prompt_tokens = prompt_tokens + ?3, \
-                     completion_tokens = completion_tokens + ?4, cost = cost + ?5 WHERE tenant = ?1 AND id = ?2",
+                     completion_tokens = completion_tokens + ?4, cost = cost + ?5, \
+                     cache_read_tokens = cache_read_tokens + ?6, cache_write_tokens = cache_write_tokens + ?7, \
+                     reasoning_tokens = reasoning_tokens + ?8 WHERE tenant = ?1 AND id = ?2",
                 )?
-                .execute(params![t.tenant, session, spent.prompt_tokens, spent.completion_tokens, money(spent.cost)])?;
+                .execute(params![
+                    t.tenant,
+                    session,
+                    spent.prompt_tokens,
+                    spent.completion_tokens,
+                    money(spent.cost),
+                    spent.cache_read_tokens,
+                    spent.cache_write_tokens,
+                    spent.reasoning_tokens,
+                ])?;
             if changed == 0 { Err(unknown(&session).into()) } else { Ok(()) }
         })
         .await
@@ -320,6 +335,8 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
     let sql = format!(
         "UPDATE sessions SET messages = messages + ?5, prompt_tokens = prompt_tokens + ?6, \
          completion_tokens = completion_tokens + ?7, cost = cost + ?8, \
+         cache_read_tokens = cache_read_tokens + ?10, cache_write_tokens = cache_write_tokens + ?11, \
+         reasoning_tokens = reasoning_tokens + ?12, \
          updated = CASE WHEN ?5 > 0 THEN max(updated, ?9) ELSE updated END WHERE tenant = ?1 AND id = ?2 AND {IS_HELD}"
     );
     let changed = t.prepare_cached(&sql)?.execute(params![
@@ -332,6 +349,9 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
         spent.completion_tokens,
         money(spent.cost),
         now,
+        spent.cache_read_tokens,
+        spent.cache_write_tokens,
+        spent.reasoning_tokens,
     ])?;
     if changed == 0 {
         return Err(refusal(t, lease)?);
@@ -340,8 +360,9 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM messages WHERE tenant = ?1 AND session = ?2")?
         .query_row(params![t.tenant, lease.key], |row| row.get(0))?;
     let mut insert = t.prepare_cached(
-        "INSERT INTO messages (tenant, session, seq, role, parts, created, prompt_tokens, completion_tokens, cost) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO messages (tenant, session, seq, role, parts, created, prompt_tokens, completion_tokens, cost, \
+         cache_read_tokens, cache_write_tokens, reasoning_tokens) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
     // What was spent was spent on the first of them: an answer is kept by itself.
     let mut rest = spent;
@@ -349,7 +370,7 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
         last += 1;
         (message.seq, message.created) = (last, told(now));
         let parts = serde_json::to_string(&message.parts)?;
-        let Spent { prompt_tokens, completion_tokens, cost, .. } = std::mem::take(&mut rest);
+        let spent = std::mem::take(&mut rest);
         let role = word(message.role);
         insert.execute(params![
             t.tenant,
@@ -358,9 +379,12 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
             role,
             parts,
             now,
-            prompt_tokens,
-            completion_tokens,
-            money(cost)
+            spent.prompt_tokens,
+            spent.completion_tokens,
+            money(spent.cost),
+            spent.cache_read_tokens,
+            spent.cache_write_tokens,
+            spent.reasoning_tokens,
         ])?;
     }
     Ok(last)
@@ -368,12 +392,19 @@ fn append(t: &Tx<'_>, lease: &Lease, messages: &mut [Message], spent: Spent) -> 
 
 fn usage(t: &Tx<'_>, session: &str, most: usize) -> anyhow::Result<Vec<Usage>> {
     let mut query = t.prepare_cached(
-        "SELECT created, prompt_tokens, completion_tokens, cost FROM messages \
+        "SELECT created, prompt_tokens, completion_tokens, cost, cache_read_tokens, cache_write_tokens, reasoning_tokens \
+         FROM messages \
          WHERE tenant = ?1 AND session = ?2 AND (prompt_tokens > 0 OR completion_tokens > 0) ORDER BY seq DESC LIMIT ?3",
     )?;
     let rows = query.query_map(params![t.tenant, session, most.min(i64::MAX as usize) as i64], |row| {
-        let spent =
-            Spent { prompt_tokens: row.get(1)?, completion_tokens: row.get(2)?, cost: row.get(3)?, ..Spent::default() };
+        let spent = Spent {
+            prompt_tokens: row.get(1)?,
+            completion_tokens: row.get(2)?,
+            cost: row.get(3)?,
+            cache_read_tokens: row.get(4)?,
+            cache_write_tokens: row.get(5)?,
+            reasoning_tokens: row.get(6)?,
+        };
         Ok(Usage { at: told(row.get(0)?), spent })
     })?;
     let mut found: Vec<Usage> = rows.collect::<Result<_, _>>()?;
@@ -413,7 +444,9 @@ fn record(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
             prompt_tokens: row.get(9)?,
             completion_tokens: row.get(10)?,
             cost: row.get(11)?,
-            ..Spent::default()
+            cache_read_tokens: row.get(16)?,
+            cache_write_tokens: row.get(17)?,
+            reasoning_tokens: row.get(18)?,
         },
         view_from: row.get(12)?,
         created: told(row.get(13)?),

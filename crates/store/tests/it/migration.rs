@@ -31,7 +31,7 @@ fn rows<'a>(path: &Path, tables: impl IntoIterator<Item = &'a String>) -> Rows {
     let raw = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
     let rows = |table: &String| {
         let mut query = raw.prepare(&format!("SELECT * FROM {table}")).unwrap();
-        let names: Vec<String> = query.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = query.column_names().map(str::to_owned).collect();
         let found = query.query_map([], |row| {
             let cell = |(at, name): (usize, &String)| (name.clone(), cell(row.get_ref(at).unwrap()));
             Ok(names.iter().enumerate().map(cell).collect())
@@ -47,7 +47,7 @@ fn cell(value: ValueRef<'_>) -> Value {
         ValueRef::Integer(number) => number.into(),
         ValueRef::Real(number) => number.into(),
         ValueRef::Text(text) => str::from_utf8(text).unwrap().into(),
-        ValueRef::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        ValueRef::Blob(bytes) => bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into(),
     }
 }
 

@@ -148,6 +148,11 @@ pub(crate) async fn keeps_every_kind_of_part<M: Maker>() {
     let parts = vec![
         Part::Text { text: text("ü\u{0}\n\u{1F600}") },
         Part::Reasoning { thinking: text("hm") },
+        Part::Opaque {
+            api: text("chat"),
+            model: text("m"),
+            data: serde_json::json!({ "signature": "s==", "n": [1.5, null] }),
+        },
         Part::ToolCall { id: text("1"), name: text("read"), input: text("{\"path\":"), finished: false },
         Part::ToolResult { tool_call_id: text("1"), name: text("read"), content: text("no"), is_error: true },
         Part::Binary { path: text("a.png"), mime_type: text("image/png"), data: text("AAAA") },
@@ -166,7 +171,14 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     let place = M::default();
     let store = &*place.store();
     begin(store, &session("a")).await.unwrap();
-    let spent = Spent { prompt_tokens: 10, completion_tokens: 3, cost: 0.5, ..Spent::default() };
+    let spent = Spent {
+        prompt_tokens: 10,
+        completion_tokens: 3,
+        cost: 0.5,
+        cache_read_tokens: 4,
+        cache_write_tokens: 2,
+        reasoning_tokens: 1,
+    };
     place.clock().set(9);
     assert_eq!(add(store, "a", &[said("one", 5), said("two", 6)], spent).await.unwrap(), 2);
     // A clock that goes back does not make the conversation older, and a cost that is none costs nothing.
@@ -180,7 +192,14 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
     assert_eq!(store.usage("b", 9).await.unwrap(), []);
     let want = SessionRecord {
         messages: 3,
-        spent: Spent { prompt_tokens: 30, completion_tokens: 9, cost: 1.0, ..Spent::default() },
+        spent: Spent {
+            prompt_tokens: 30,
+            completion_tokens: 9,
+            cost: 1.0,
+            cache_read_tokens: 12,
+            cache_write_tokens: 6,
+            reasoning_tokens: 3,
+        },
         updated: at(9),
         ..session("a")
     };
@@ -194,11 +213,11 @@ pub(crate) async fn counts_what_is_said_and_spent<M: Maker>() {
 pub(crate) async fn gives_messages_in_pages_from_the_end<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    begin(&*store, &session("a")).await.unwrap();
-    begin(&*store, &session("b")).await.unwrap();
+    begin(store, &session("a")).await.unwrap();
+    begin(store, &session("b")).await.unwrap();
     for n in 1..=5 {
-        add(&*store, "a", &[said(&format!("a{n}"), n)], Spent::default()).await.unwrap();
-        add(&*store, "b", &[said(&format!("b{n}"), n)], Spent::default()).await.unwrap();
+        add(store, "a", &[said(&format!("a{n}"), n)], Spent::default()).await.unwrap();
+        add(store, "b", &[said(&format!("b{n}"), n)], Spent::default()).await.unwrap();
     }
     let page = async |before, most| words(&store.messages("a", before, most).await.unwrap());
     assert_eq!(page(None, 2).await, ["4 a4", "5 a5"]);
@@ -213,8 +232,8 @@ pub(crate) async fn gives_messages_in_pages_from_the_end<M: Maker>() {
 pub(crate) async fn takes_a_turn_back<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    begin(&*store, &session("a")).await.unwrap();
-    add(&*store, "a", &[said("1", 1), said("2", 2), said("3", 3)], Spent::default()).await.unwrap();
+    begin(store, &session("a")).await.unwrap();
+    add(store, "a", &[said("1", 1), said("2", 2), said("3", 3)], Spent::default()).await.unwrap();
     let held = lease(store, "a").await;
     store.retitle(&held, &Retitle { view_from: Some(2), ..Retitle::default() }).await.unwrap();
     assert_eq!(store.take_back(&held, 3).await.unwrap(), 1);
@@ -224,7 +243,7 @@ pub(crate) async fn takes_a_turn_back<M: Maker>() {
     assert_eq!((left.messages, left.view_from), (1, None));
     assert_eq!(store.take_back(&held, 2).await.unwrap(), 0);
     store.release_session(&held).await.unwrap();
-    assert_eq!(add(&*store, "a", &[said("again", 4)], Spent::default()).await.unwrap(), 2);
+    assert_eq!(add(store, "a", &[said("again", 4)], Spent::default()).await.unwrap(), 2);
     assert_eq!(words(&store.messages("a", None, 9).await.unwrap()), ["1 1", "2 again"]);
     let held = lease(store, "b").await;
     assert_eq!(store.take_back(&held, 1).await.unwrap_err().to_string(), "there is no conversation `b`");
@@ -266,7 +285,7 @@ pub(crate) async fn lists_the_last_used_first<M: Maker>() {
 pub(crate) async fn says_anew_only_what_is_given<M: Maker>() {
     let store = M::default().store_kept();
     let store = &*store.1;
-    begin(&*store, &session("a")).await.unwrap();
+    begin(store, &session("a")).await.unwrap();
     let held = lease(store, "a").await;
     store.retitle(&held, &Retitle { title: Some("t".into()), ..Retitle::default() }).await.unwrap();
     store.retitle(&held, &Retitle { model: Some("n".into()), view_from: Some(3), ..Retitle::default() }).await.unwrap();
@@ -281,7 +300,7 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
     let store = &*store.1;
     for (id, parent) in [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None)] {
         begin(store, &SessionRecord { parent: parent.map(str::to_owned), ..session(id) }).await.unwrap();
-        add(&*store, id, &[said("hello", 1)], Spent::default()).await.unwrap();
+        add(store, id, &[said("hello", 1)], Spent::default()).await.unwrap();
         let held = lease(store, id).await;
         store.write_slate(&held, "todo", json!(["x"])).await.unwrap();
         store.release_session(&held).await.unwrap();
@@ -294,7 +313,7 @@ pub(crate) async fn discards_a_conversation_with_all_that_came_of_it<M: Maker>()
         assert_eq!(store.slate(id, "todo").await.unwrap().is_some(), left == 1);
     }
     // The id is free again, and the new conversation is empty.
-    begin(&*store, &session("a")).await.unwrap();
+    begin(store, &session("a")).await.unwrap();
     assert!(store.messages("a", None, 9).await.unwrap().is_empty());
 }
 
