@@ -69,7 +69,7 @@ mod corpus {
             roles: &[],
             default_role: None,
             reading: Reading::Absolute,
-            limits: Limits { general: Limit::bytes(1 << 20).lines(1000), by_tool: &[], paged: &[] },
+            limits: Limits { general: Limit::bytes(1 << 20).lines(1000), by_tool: &[], paged: &[], ranges: &[] },
             words: Words {
                 error: |_, error| Reply::failed(error.to_string()),
                 error_prefix: "",

@@ -54,7 +54,9 @@ impl Home {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         };
-        SECRETS.iter().for_each(|name| put(name, SECRET));
+        for name in SECRETS {
+            put(name, SECRET);
+        }
         put(".local/state/helve/spill/run/whole.txt", "saved output\n");
         put("project/notes.txt", "notes\n");
         put(".gitconfig", "[user]\n");

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Tries every way to the sockets `s`, `d` and `q` of the workspace, and prints what it reached.
-const ATTACK: &str = r#"python3 - <<'END'
+const ATTACK: &str = r"python3 - <<'END'
 import os, socket, threading
 here = os.getcwd()
 def reach(what, work):
@@ -66,10 +66,10 @@ for _ in range(300):
 stop = True; flipping.join()
 print('end')
 END
-"#;
+";
 
 /// Programs inside that talk to each other.
-const INSIDE: &str = r#"python3 - <<'END'
+const INSIDE: &str = r"python3 - <<'END'
 import os, socket, threading
 def serve(listener):
     peer, _ = listener.accept()
@@ -98,7 +98,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('127.0.0.1', 0))
 c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); c.connect(u.getsockname()); c.send(b'x'); print(u.recv(1).decode())
 s = socket.socket(); s.setblocking(False); print(s.connect_ex(('127.0.0.1', 1)) in (111, 115))
 END
-"#;
+";
 
 const TALKED: &str = "HELLO\nHELLO\nHELLO\nHELLO\nHELLO\nHELLO\nHELLO\nFileNotFoundError\nConnectionRefusedError\n\
                       ConnectionRefusedError\nx\nTrue\n";
