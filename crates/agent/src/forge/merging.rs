@@ -129,7 +129,7 @@ impl Executor {
         let front = ChangeRequest {
             id: String::new(),
             title,
-            emitted_by: self.session.id.clone(),
+            emitted_by: self.session.name().to_owned(),
             emitted_at: self.call().now(),
             status: RequestStatus::Pending,
             reason: reason.clone(),

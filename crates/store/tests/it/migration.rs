@@ -115,6 +115,11 @@ fn new_rows() -> Rows {
                 }
                 _ => {}
             }
+            if matches!(table.as_str(), "sessions" | "messages") {
+                for name in ["cache_read_tokens", "cache_write_tokens", "reasoning_tokens"] {
+                    row.insert(name.into(), 0.into());
+                }
+            }
             row.insert("tenant".into(), "default".into());
         }
     }

@@ -41,7 +41,7 @@ impl Tool for EmitCr {
         let front = ChangeRequest {
             id: String::new(),
             title: self.title,
-            emitted_by: call.session.id.clone(),
+            emitted_by: call.session.name().to_owned(),
             emitted_at: call.now(),
             status: RequestStatus::Pending,
             reason: self.reason.clone(),

@@ -2,7 +2,8 @@
 
 use helve_contract::{
     Call, Effects, Error, Port, PortSet, Reply, Result, Tool,
-    ports::{Delivery, InboxItem, Speaker},
+    ids::new_id,
+    ports::{Delivery, InboxItem, SESSION_LEASE, Speaker},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,9 +49,21 @@ impl Tool for Send {
         let delivery = call.agents().tell(call, &id, &words).await?;
         if delivery.is_none() {
             call.store().post(&target.id, &InboxItem::text(Speaker::User, words)).await?;
+            deliver(call, &target.id).await?;
         }
         Ok(Sent { id, delivery })
     }
+}
+
+/// Moves what waits into a session that nobody holds, so that its history shows the message. A holder does it otherwise.
+async fn deliver(call: &Call, session: &str) -> Result<()> {
+    let lease = match call.store().claim_session(session, &new_id(), SESSION_LEASE).await {
+        Err(Error::SessionHeld(_)) => return Ok(()),
+        lease => lease?,
+    };
+    let moved = call.store().take_inbox(&lease).await;
+    call.store().release_session(&lease).await?;
+    moved.map(drop)
 }
 
 impl From<Sent> for Reply {
