@@ -230,8 +230,11 @@ fn take(text: &str, begun: &mut String, lines: &later::UnboundedSender<String>) 
         match it {
             '\n' | '\r' => {
                 let line = std::mem::take(begun);
-                if !line.trim().is_empty() {
-                    _ = lines.send(line);
+                // The turn has ended meanwhile: the line stands at the next prompt.
+                if !line.trim().is_empty()
+                    && let Err(unsent) = lines.send(line)
+                {
+                    *begun = unsent.0;
                 }
             }
             '\x7f' | '\x08' => _ = begun.pop(),

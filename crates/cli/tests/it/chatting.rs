@@ -285,6 +285,7 @@ fn a_message_typed_ahead_is_not_sent_after_an_interrupt() {
     tmux.until(&desk, "not sent: remove all files");
     tmux.keys(&["now this", "Enter"]);
     tmux.until(&desk, "A fresh start.");
+    tmux.until(&desk, "0 calls ·");
     assert_eq!(model.violations(), Vec::<String>::new());
     let requests = model.requests();
     assert_eq!(requests.len(), 2);

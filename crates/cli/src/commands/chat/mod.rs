@@ -307,6 +307,15 @@ impl Chat {
             }
         };
         spinning.abort();
+        let is_cancelled = matches!(&outcome, Ok(it) if it.ended == Ended::Cancelled);
+        while let Some(line) = watching.as_mut().and_then(|it| it.lines.try_recv().ok()) {
+            // Typed in the last moment of the turn.
+            if is_cancelled {
+                self.queue(line);
+            } else {
+                self.waiting.push_back(line);
+            }
+        }
         drop(watching);
         self.screen.status(None);
         self.screen.end_line();
