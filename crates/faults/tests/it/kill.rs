@@ -186,6 +186,8 @@ fn two_drivers_one_of_them_killed_run_every_occurrence_once() {
             let one = &mut drivers[dice.roll(2) as usize];
             one.kill();
             store.execute("UPDATE schedule_runs SET until = started WHERE status = 'running'", []).unwrap();
+            // The sessions of those runs are claimed anew together with the runs.
+            store.execute("UPDATE leases SET until = 0", []).unwrap();
             *one = Driver::start(&desk);
             killed += 1;
         }
