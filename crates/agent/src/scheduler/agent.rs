@@ -1,9 +1,9 @@
 //! A run is a turn of an agent: in a conversation of its own, or in the one that made the schedule.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use helve_contract::{
-    CancellationToken, Error, async_trait,
+    CancellationToken, Error, Session, async_trait,
     ports::{InboxItem, Notification, RunStatus, Schedule, ScheduleRun, Speaker},
 };
 
@@ -57,8 +57,8 @@ impl AgentFire {
             ..Need::default()
         };
         let (engine, session) = self.workshop.equip(&need)?;
-        if schedule.session.is_none() {
-            session.ports.store.discard(&session.id).await?;
+        if schedule.session.is_none() && !begin_anew(&session, &cancel).await? {
+            return Ok(Fired { status: RunStatus::Cancelled, ..Fired::failed("cancelled") });
         }
         let model = self.workshop.session_model(&session.id, self.workshop.model(None)?);
         let agent = Agent {
@@ -101,6 +101,24 @@ impl Fire for AgentFire {
             return fired;
         }
         self.turn(schedule, &words, cancel).await.unwrap_or_else(Fired::failed)
+    }
+}
+
+/// How long to wait before the session of an earlier attempt is looked at again.
+const HELD_POLL: Duration = Duration::from_millis(250);
+
+/// Removes the conversation of the run before. An earlier attempt at this run may still hold its session, because its
+/// process was killed a moment ago or has not yet noticed that it lost the run: waits until that lease ends.
+/// `false`: cancelled meanwhile.
+async fn begin_anew(session: &Session, cancel: &CancellationToken) -> helve_contract::Result<bool> {
+    loop {
+        match session.ports.store.discard(&session.id).await {
+            Err(Error::SessionHeld(_)) => tokio::select! {
+                () = tokio::time::sleep(HELD_POLL) => {}
+                () = cancel.cancelled() => return Ok(false),
+            },
+            discarded => return discarded.map(|_| true),
+        }
     }
 }
 

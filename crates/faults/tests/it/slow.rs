@@ -16,7 +16,9 @@ fn other_calls_go_on_while_one_waits_for_the_disk() {
     }
     let desk = Desk::new().unwrap();
     desk.put("work/b.txt", "here\n").unwrap();
-    let inject = Inject { calls: "fsync,fdatasync", what: "delay_enter=3000000".into(), at: 1, about: Vec::new() };
+    // Only the folder's sync, after the rename: the store syncs too, and what waits then is not the write.
+    let about = vec![desk.path("work").display().to_string()];
+    let inject = Inject { calls: "fsync,fdatasync", what: "delay_enter=3000000".into(), at: 1, about };
     let mut child = desk
         .command(&inject.words(), &["mcp", "--dialect", "solo"])
         .stdin(Stdio::piped())
