@@ -20,5 +20,5 @@ pub use sandbox::{
     IntegrityEvent, IntegrityListener, IntegrityOutcome, Limits, Net, ProxySocket, Report, Sandbox, SandboxSettings,
     Trial, UnixSockets, Wanted,
 };
-pub use supervise::{harden, inner_stage, leashed, let_go_beyond, stage_edition};
+pub use supervise::{harden, inner_stage, leashed, stage_edition};
 pub use tasks::Runner;

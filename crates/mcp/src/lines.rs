@@ -1,11 +1,6 @@
 //! Messages from a stream: one a line, none too long.
 
-use std::{
-    io::{self, BufRead, BufReader, Read},
-    os::fd::AsFd,
-};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// The longest line that is taken.
 pub(crate) const LONGEST: usize = 64 << 20;
@@ -46,15 +41,6 @@ impl<R: Read> Lines<R> {
         lines.any(|line| line.ends_with(b"\n") && !line.trim_ascii().is_empty())
     }
 
-    /// Whether anything can be read without waiting, were it the end.
-    pub(crate) fn is_there(&self) -> bool
-    where
-        R: AsFd,
-    {
-        let mut ask = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
-        !self.is_drained() || poll(&mut ask, Some(&Timespec::default())) != Ok(0)
-    }
-
     /// The next line that is not blank. A last one without an end counts.
     pub(crate) fn next(&mut self) -> io::Result<Line<'_>> {
         loop {
@@ -78,8 +64,6 @@ impl<R: Read> Lines<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     #[test]
@@ -105,21 +89,5 @@ mod tests {
             seen.push((text, lines.has_another()));
         }
         assert_eq!(seen, [("one".to_owned(), true), ("two".to_owned(), false), ("half".to_owned(), false)]);
-    }
-
-    #[test]
-    fn knows_whether_it_would_have_to_wait() {
-        let (read, mut write) = io::pipe().unwrap();
-        let mut lines = Lines::new(read);
-        assert!(!lines.is_there());
-        write.write_all(b"one\ntwo\n").unwrap();
-        assert!(lines.is_there());
-        assert_eq!(lines.next().unwrap(), Line::Text(b"one"));
-        assert!(lines.is_there(), "it was read already");
-        assert_eq!(lines.next().unwrap(), Line::Text(b"two"));
-        assert!(!lines.is_there());
-        drop(write);
-        assert!(lines.is_there(), "the end need not be waited for");
-        assert_eq!(lines.next().unwrap(), Line::End);
     }
 }

@@ -27,9 +27,6 @@ pub struct Options {
     pub without_resources: bool,
     /// The approver that the engine's gate asks, when clients shall put its questions to their users.
     pub elicit: Option<Arc<ElicitApprover>>,
-    /// Lets go of memory where there is more than so many bytes of it. Called over standard input and output when the client
-    /// has been told the tools, after its first call, and now and then: much was needed once, and is not needed again.
-    pub let_go: Option<fn(usize)>,
 }
 
 /// An engine's tools in a session, for any number of clients.
@@ -74,11 +71,6 @@ impl Server {
             Some(tools) if !changed => tools.clone(),
             _ => listed.tools.insert(self.list().into()).clone(),
         }
-    }
-
-    /// Whether a client has asked for the tools.
-    pub(crate) fn was_listed(&self) -> bool {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).tools.is_some()
     }
 
     fn list(&self) -> String {

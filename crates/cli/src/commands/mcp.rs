@@ -76,7 +76,6 @@ impl Args {
             without_resources: !may_read(settings, &opened.engine),
             elicit: Some(approver),
             // Where it cannot be done, nothing is lost but memory.
-            let_go: Some(|most| _ = helve_hosts::let_go_beyond(most)),
         };
         if let Some(address) = &self.http.http {
             let house = http::house(&bench, opened, options, self.fixtures);

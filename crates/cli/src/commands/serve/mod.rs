@@ -197,7 +197,6 @@ fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
         instructions: Some(mcp::instructions(&opened)),
         without_resources: !mcp::may_read(settings, &opened.engine),
         elicit: Some(approver),
-        let_go: None,
     };
     Ok(http::house(bench, opened, options, false))
 }
