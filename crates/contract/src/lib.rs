@@ -3,10 +3,12 @@
 //! Nothing here does I/O or needs a runtime. Built-in tools use exactly these types.
 
 mod access;
+mod agent_type;
 mod call;
 mod effects;
 mod entry;
 mod error;
+pub mod events;
 mod fold;
 pub mod ids;
 mod invisible;
@@ -28,10 +30,12 @@ mod truncate;
 mod user_name;
 
 pub use access::{AccessFn, AccessRequest, CommandLine, RequestedCommand};
+pub use agent_type::AgentType;
 pub use call::{Call, Errand, Ports, Progress, Remarks, Session};
 pub use effects::{Annotations, Effects, SideEffect, Tier};
 pub use entry::{Entry, FunctionDecl, Run, Spec};
 pub use error::{Error, FileFault, Problem, Result};
+pub use events::Event;
 pub use fold::is_same_name;
 pub use invisible::{Invisible, invisible, joins};
 pub use mime::sniff_mime;

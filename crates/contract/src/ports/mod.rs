@@ -6,6 +6,7 @@ mod channel_settings;
 mod channels;
 mod clock;
 mod documents;
+mod events;
 mod host;
 mod host_layer;
 mod leases;
@@ -29,6 +30,7 @@ pub use channel_settings::{
 pub use channels::{Address, Channels, NoChannels, Outgoing};
 pub use clock::{Clock, WallClock};
 pub use documents::{Documents, NoDocuments, PdfPages, Picture};
+pub use events::{Events, follow};
 pub use host::{
     Absence, Change, Chunk, Command, Content, Contents, Environment, Exit, Expect, FileHits, Find, Found, FoundFile,
     GRACE, Glance, Glimpse, Grep, Hit, HitKind, Host, Input, Item, Kind, Level, Matches, Network, NoHost, Noise,

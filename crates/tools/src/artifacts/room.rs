@@ -2,6 +2,7 @@
 
 use helve_contract::{
     Access, Call, Errand, Error, FileFault, Result, SafePath,
+    events::ForgeRunStatus,
     jiff::Timestamp,
     ports::{Expect, Kind, Span},
 };
@@ -320,6 +321,19 @@ impl std::fmt::Display for RunStatus {
             Self::Completed => "completed",
             Self::Failed => "failed",
         })
+    }
+}
+
+impl From<RunStatus> for ForgeRunStatus {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Planning => Self::Planning,
+            RunStatus::PlanReview => Self::PlanReview,
+            RunStatus::Executing => Self::Executing,
+            RunStatus::Paused => Self::Paused,
+            RunStatus::Completed => Self::Completed,
+            RunStatus::Failed => Self::Failed,
+        }
     }
 }
 
