@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use helve_contract::{
     CancellationToken, Result,
-    ports::{HeldLease, Part, Speaker, Spent},
+    ports::{FinishReason, HeldLease, Part, Speaker, Spent},
 };
 use helve_engine::Mode;
 use serde_json::Value;
@@ -246,28 +246,28 @@ impl<'a> Turn<'a> {
             self.text.clone_from(&answer.text);
         }
         let reason = match (&answer, answer.calls.is_empty()) {
-            (answer, _) if answer.cut => "limit",
-            (_, true) => "end_turn",
-            (_, false) => "tool_use",
+            (answer, _) if answer.cut => FinishReason::Limit,
+            (_, true) => FinishReason::EndTurn,
+            (_, false) => FinishReason::ToolUse,
         };
-        self.history.add(Speaker::Assistant, parts(&*self.agent.model, &answer, reason), answer.spent).await?;
+        self.history.add(Speaker::Assistant, parts(&*self.agent.model, &answer, &reason), answer.spent).await?;
         if !answer.calls.is_empty() {
             let calls = std::mem::take(&mut answer.calls);
             if let Some(ended) = self.run_calls(calls).await? {
                 return Ok(Some(ended));
             }
         }
-        self.after(&answer, reason).await
+        self.after(&answer, &reason).await
     }
 
     /// What follows an answer whose calls have run.
-    async fn after(&mut self, answer: &Answer, reason: &str) -> Result<Option<Ended>> {
+    async fn after(&mut self, answer: &Answer, reason: &FinishReason) -> Result<Option<Ended>> {
         if answer.cut {
             let lost = match answer.lost.as_slice() {
                 [] => String::new(),
                 lost => format!(" The call of {} was not complete and did not run.", lost.join(", ")),
             };
-            if std::mem::replace(&mut self.cut, true) && reason == "limit" && answer.lost.is_empty() {
+            if std::mem::replace(&mut self.cut, true) && *reason == FinishReason::Limit && answer.lost.is_empty() {
                 self.tell(Event::Notice("The answer was cut by the limit of the model again.".into()));
                 return Ok(Some(Ended::Done));
             }
@@ -277,7 +277,7 @@ impl<'a> Turn<'a> {
             .await?;
             return Ok(None);
         }
-        if reason == "tool_use" || self.agent.handle.has_steering() {
+        if *reason == FinishReason::ToolUse || self.agent.handle.has_steering() {
             return Ok(None);
         }
         if answer.text.trim().is_empty() && !std::mem::replace(&mut self.empty, true) {
@@ -298,11 +298,11 @@ impl<'a> Turn<'a> {
     async fn without(&mut self, error: ModelError) -> Result<Option<Ended>> {
         match error {
             ModelError::Cancelled { said } => {
-                self.keep_said(said, "canceled", "[stopped here]").await?;
+                self.keep_said(said, FinishReason::Canceled, "[stopped here]").await?;
                 Ok(self.over().or(Some(Ended::Cancelled)))
             }
             ModelError::Broken { why, said } => {
-                self.keep_said(said, "error", "[the connection broke here]").await?;
+                self.keep_said(said, FinishReason::Error, "[the connection broke here]").await?;
                 self.broken += 1;
                 if self.broken > BROKEN {
                     return Ok(Some(Ended::Model(why)));
@@ -323,12 +323,12 @@ impl<'a> Turn<'a> {
     }
 
     /// Keeps what was said before the end, with a mark.
-    async fn keep_said(&mut self, said: String, reason: &str, mark: &str) -> Result<()> {
+    async fn keep_said(&mut self, said: String, reason: FinishReason, mark: &str) -> Result<()> {
         if said.trim().is_empty() {
             return Ok(());
         }
         self.text.clone_from(&said);
-        let parts = vec![Part::Text { text: format!("{said}\n{mark}") }, Part::Finish { reason: reason.to_owned() }];
+        let parts = vec![Part::Text { text: format!("{said}\n{mark}") }, Part::Finish { reason }];
         // Nobody said what it took; what was said is counted about.
         let spent = Spent { completion_tokens: (said.len() / 4) as u64, ..Spent::default() };
         self.spent = self.spent + spent;
@@ -340,7 +340,7 @@ impl<'a> Turn<'a> {
 /// What the model said last, if nothing is left to do. What it could not finish it is asked to go on with.
 async fn last_answer(history: &mut History) -> Result<Option<String>> {
     let Some(last) = history.view.last().filter(|it| it.role == Speaker::Assistant) else { return Ok(None) };
-    let whole = last.parts.iter().any(|it| matches!(it, Part::Finish { reason } if reason == "end_turn"));
+    let whole = last.parts.iter().any(|it| matches!(it, Part::Finish { reason: FinishReason::EndTurn }));
     if whole {
         let words =
             last.parts.iter().filter_map(|it| if let Part::Text { text } = it { Some(text.as_str()) } else { None });
@@ -351,7 +351,7 @@ async fn last_answer(history: &mut History) -> Result<Option<String>> {
     Ok(None)
 }
 
-fn parts(model: &dyn Model, answer: &Answer, reason: &str) -> Vec<Part> {
+fn parts(model: &dyn Model, answer: &Answer, reason: &FinishReason) -> Vec<Part> {
     let opaque = |data: &Value| Part::Opaque { api: model.api().to_owned(), model: model.name(), data: data.clone() };
     let mut parts: Vec<Part> = answer.opaque.iter().map(opaque).collect();
     if !answer.reasoning.is_empty() {
@@ -370,7 +370,7 @@ fn parts(model: &dyn Model, answer: &Answer, reason: &str) -> Vec<Part> {
             finished: true,
         });
     }
-    parts.push(Part::Finish { reason: reason.to_owned() });
+    parts.push(Part::Finish { reason: reason.clone() });
     parts
 }
 

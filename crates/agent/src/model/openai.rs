@@ -284,6 +284,30 @@ impl<'a> Heard<'a> {
     }
 }
 
+/// What `finish_reason` of the API means to the reader of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finish {
+    /// The limit for one answer was reached.
+    Length,
+    /// The provider withheld the answer.
+    ContentFilter,
+    /// The provider failed while it answered.
+    Error,
+    /// The answer is complete: `stop`, `tool_calls`, or the word of another provider.
+    Complete,
+}
+
+impl Finish {
+    fn of(reason: &str) -> Self {
+        match reason {
+            "length" => Self::Length,
+            "content_filter" => Self::ContentFilter,
+            "error" => Self::Error,
+            _ => Self::Complete,
+        }
+    }
+}
+
 /// An answer in the making.
 struct Reader<'a> {
     heard: &'a Heard<'a>,
@@ -291,7 +315,7 @@ struct Reader<'a> {
     answer: Answer,
     calls: Accumulator,
     details: ReasoningDetails,
-    finish: Option<String>,
+    finish: Option<Finish>,
     done: bool,
 }
 
@@ -327,7 +351,7 @@ impl<'a> Reader<'a> {
             self.message(message);
         }
         if let Some(reason) = choice["finish_reason"].as_str() {
-            self.finish = Some(reason.to_owned());
+            self.finish = Some(Finish::of(reason));
         }
         let size = self.answer.text.len() + self.answer.reasoning.len() + self.calls.bytes() + self.details.bytes();
         if size > LONGEST { Err(faults::too_much(self.endpoint)) } else { Ok(()) }
@@ -390,14 +414,13 @@ impl<'a> Reader<'a> {
     /// The answer, if it is complete.
     fn finish(self) -> Result<Answer, Fault> {
         let Self { endpoint, mut answer, calls, details, finish, done, .. } = self;
-        let finish = finish.as_deref();
         if finish.is_none() && !done {
             return Err(faults::broke(endpoint));
         }
-        if finish == Some("error") {
+        if finish == Some(Finish::Error) {
             return Err(faults::broke(endpoint));
         }
-        answer.cut = finish == Some("length");
+        answer.cut = finish == Some(Finish::Length);
         answer.calls = calls.calls();
         answer.opaque.extend(details.finish().map(|it| json!({ REASONING_DETAILS: it })));
         if answer.cut {
@@ -406,7 +429,7 @@ impl<'a> Reader<'a> {
             answer.calls = whole;
             answer.lost = lost.into_iter().map(|it: super::Use| it.name).collect();
         }
-        if finish == Some("content_filter") && answer.calls.is_empty() {
+        if finish == Some(Finish::ContentFilter) && answer.calls.is_empty() {
             return Err(faults::filtered(endpoint));
         }
         Ok(answer)

@@ -206,7 +206,7 @@ fn words(part: &Part) -> Option<String> {
             let more = if more > 0 { format!("\n⟨{more} more lines⟩") } else { String::new() };
             format!("{} {name}\n{}{more}", if *is_error { "✗" } else { "✓" }, shown.join("\n"))
         }
-        Part::Finish { reason } if reason == "end_turn" || reason == "tool_use" => return None,
+        Part::Finish { reason } if reason.is_usual() => return None,
         Part::Finish { reason } => format!("⟨{reason}⟩"),
         Part::Binary { path, mime_type, .. } => format!("[{mime_type} {path}]"),
     })

@@ -44,7 +44,8 @@ pub use schedules::{
     Schedule, ScheduleStatus, Schedules, Scheduling, WhichSchedules,
 };
 pub use sessions::{
-    Appended, InboxItem, Message, Moved, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage, Which,
+    Appended, FinishReason, InboxItem, Message, Moved, Part, Retitle, SessionRecord, Sessions, Speaker, Spent, Usage,
+    Which,
 };
 pub use set::{Port, PortSet};
 pub use slates::{Slate, Slates};

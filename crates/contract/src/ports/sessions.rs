@@ -241,6 +241,62 @@ pub enum Speaker {
     System,
 }
 
+/// Why a message of the model ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum FinishReason {
+    /// The model had no more to say.
+    EndTurn,
+    /// The model calls tools.
+    ToolUse,
+    /// Somebody cancelled the turn.
+    Canceled,
+    /// The model's limit for one answer.
+    Limit,
+    /// The connection broke.
+    Error,
+    /// A reason that this version does not know.
+    Other(String),
+}
+
+impl FinishReason {
+    /// The name in JSON.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::EndTurn => "end_turn",
+            Self::ToolUse => "tool_use",
+            Self::Canceled => "canceled",
+            Self::Limit => "limit",
+            Self::Error => "error",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Whether the message is complete, so that a reader need not be told how it ended.
+    pub fn is_usual(&self) -> bool {
+        matches!(self, Self::EndTurn | Self::ToolUse)
+    }
+}
+
+impl From<String> for FinishReason {
+    fn from(name: String) -> Self {
+        let known = [Self::EndTurn, Self::ToolUse, Self::Canceled, Self::Limit, Self::Error];
+        known.into_iter().find(|it| it.as_str() == name).unwrap_or(Self::Other(name))
+    }
+}
+
+impl From<FinishReason> for String {
+    fn from(reason: FinishReason) -> Self {
+        reason.as_str().to_owned()
+    }
+}
+
+impl std::fmt::Display for FinishReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -289,8 +345,8 @@ pub enum Part {
     },
     /// How the message ended.
     Finish {
-        /// `end_turn`, `tool_use`, `canceled`, `limit`, `error`.
-        reason: String,
+        /// Why.
+        reason: FinishReason,
     },
     /// A picture or another file.
     Binary {
@@ -357,5 +413,20 @@ impl Sessions for NoStore {
     }
     async fn discard(&self, _: &str) -> Result<bool> {
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_a_newer_version_is_kept() {
+        for name in ["end_turn", "tool_use", "canceled", "limit", "error", "paused"] {
+            let json = format!("{{\"type\":\"finish\",\"reason\":\"{name}\"}}");
+            let part: Part = serde_json::from_str(&json).unwrap();
+            assert_eq!(matches!(part, Part::Finish { reason: FinishReason::Other(_) }), name == "paused");
+            assert_eq!(serde_json::to_string(&part).unwrap(), json);
+        }
     }
 }

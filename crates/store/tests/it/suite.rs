@@ -156,7 +156,7 @@ pub(crate) async fn keeps_every_kind_of_part<M: Maker>() {
         Part::ToolCall { id: text("1"), name: text("read"), input: text("{\"path\":"), finished: false },
         Part::ToolResult { tool_call_id: text("1"), name: text("read"), content: text("no"), is_error: true },
         Part::Binary { path: text("a.png"), mime_type: text("image/png"), data: text("AAAA") },
-        Part::Finish { reason: text("tool_use") },
+        Part::Finish { reason: text("tool_use").into() },
     ];
     for role in [Speaker::User, Speaker::Assistant, Speaker::Tool, Speaker::System] {
         let message = Message { seq: 0, role, parts: parts.clone(), created: at(1) };

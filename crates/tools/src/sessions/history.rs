@@ -83,8 +83,8 @@ fn part(part: &Part) -> Option<String> {
         // Only the provider can read it.
         Part::Opaque { .. } => return None,
         // How a message ends is worth a word only when it is not the usual way.
-        Part::Finish { reason } if matches!(reason.as_str(), "end_turn" | "tool_use") => return None,
-        Part::Finish { reason } => format!("[{}]", short(reason)),
+        Part::Finish { reason } if reason.is_usual() => return None,
+        Part::Finish { reason } => format!("[{}]", short(reason.as_str())),
     })
 }
 
@@ -136,7 +136,7 @@ mod tests {
             is_error,
         };
         let picture = Part::Binary { path: "a.png".into(), mime_type: "image/png".into(), data: "AAAA".into() };
-        let finish = |reason: &str| Part::Finish { reason: reason.into() };
+        let finish = |reason: &str| Part::Finish { reason: reason.to_owned().into() };
         let messages = vec![
             said(Speaker::User, vec![text("one\ntwo"), picture]),
             said(Speaker::Assistant, vec![text("Let me see."), call, finish("tool_use")]),
