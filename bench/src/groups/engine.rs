@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use helve_contract::{Effects, Entry, Reply, Spec};
-use helve_engine::{Builder, Events};
+use helve_engine::{Builder, EventLog};
 use helve_mcp::{Options, Server, serve};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ const ARGS: &str = r#"{"path": "src/main.rs", "limit": 20}"#;
 
 pub(super) fn run(report: &mut Report) -> Result<()> {
     let (_held, root) = in_memory()?;
-    let one = desk(&root, 1, Events::none())?;
+    let one = desk(&root, 1, EventLog::none())?;
     let entry = one.engine.get("noop_0").context("the tool is not there")?.clone();
 
     report.duel(
@@ -42,13 +42,13 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
             })
         },
     )?;
-    let many = desk(&root, 1_000, Events::none())?;
+    let many = desk(&root, 1_000, EventLog::none())?;
     report.duel(
         Duel::of("no-op call, 1,000 tools", "no-op call, 1 tool").aim(Aim::Ratio(1.1)),
         &mut |times| many.repeat(times, "noop_999", ARGS),
         &mut |times| one.repeat(times, "noop_0", ARGS),
     )?;
-    let recorded = desk(&root, 1, Events::file(root.join("events.ndjson"), "bench")?)?;
+    let recorded = desk(&root, 1, EventLog::file(root.join("events.ndjson"), "bench")?)?;
     report.duel(
         Duel::of("no-op call, events to a file", "no-op call, no events"),
         &mut |times| recorded.repeat(times, "noop_0", ARGS),
@@ -56,12 +56,12 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     )?;
     let place = &root;
     let mut tools = |tools: usize| -> Result<Ready<'_>> {
-        let (desk, last) = (desk(place, tools, Events::none())?, format!("noop_{}", tools - 1));
+        let (desk, last) = (desk(place, tools, EventLog::none())?, format!("noop_{}", tools - 1));
         Ok(Box::new(move |times| desk.repeat(times, &last, ARGS)))
     };
     report.grow(("no-op call", "tools"), &[1, 10, 100, 1_000, 10_000], &mut [("engine", &mut tools)])?;
     let mut long = |bytes: usize| -> Result<Ready<'_>> {
-        let (desk, args) = (desk(place, 1, Events::none())?, json!({ "path": "x".repeat(bytes) }).to_string());
+        let (desk, args) = (desk(place, 1, EventLog::none())?, json!({ "path": "x".repeat(bytes) }).to_string());
         Ok(Box::new(move |times| desk.repeat(times, "noop_0", &args)))
     };
     report.grow(
@@ -107,7 +107,7 @@ pub(super) fn listed(desk: Desk) -> Result<(usize, Duration)> {
 }
 
 /// An engine with this many tools that do nothing, beside those of its dialect.
-pub(super) fn desk(root: &Path, tools: usize, events: Events) -> Result<Desk> {
+pub(super) fn desk(root: &Path, tools: usize, events: EventLog) -> Result<Desk> {
     Desk::with("solo", root, |builder| Ok((0..tools).map(noop).fold(builder, Builder::tool).events(events)))
 }
 

@@ -255,7 +255,7 @@ fn starts(report: &mut Report, helve: &Path, root: &Path) -> Result<()> {
 fn tools(report: &mut Report) -> Result<()> {
     let (_held, root) = in_memory()?;
     for tools in [100, 1_000, 10_000] {
-        let desk = super::engine::desk(&root, tools, helve_engine::Events::none())?;
+        let desk = super::engine::desk(&root, tools, helve_engine::EventLog::none())?;
         let (bytes, took) = super::engine::listed(desk)?;
         let aim = (tools == 1_000).then_some(Aim::Most(50.0));
         let what = format!("tools/list of {tools} tools, {} KB, the first time", bytes >> 10);

@@ -8,6 +8,7 @@ use std::{
 
 use helve_contract::{
     CancellationToken, Error, Result, Session,
+    events::TurnEnd,
     ports::{Attachment, HeldLease, InboxItem, Message, Part, SESSION_LEASE, Spent},
 };
 use helve_engine::Engine;
@@ -114,6 +115,27 @@ pub enum Ended {
     Circles(String),
     /// The model could not be asked; why, in words.
     Model(String),
+}
+
+impl Ended {
+    /// The name of this end in events and JSON.
+    pub fn turn_end(&self) -> TurnEnd {
+        match self {
+            Self::Done => TurnEnd::Done,
+            Self::Cancelled => TurnEnd::Cancelled,
+            Self::Budget(_) => TurnEnd::Budget,
+            Self::Circles(_) => TurnEnd::Circles,
+            Self::Model(_) => TurnEnd::Model,
+        }
+    }
+
+    /// Why, where there is more to say.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Done | Self::Cancelled => None,
+            Self::Budget(why) | Self::Circles(why) | Self::Model(why) => Some(why),
+        }
+    }
 }
 
 impl Agent {

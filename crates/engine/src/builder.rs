@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    Dialect, Engine, Events, ExternalRow, Gate, LimitSettings, NotOffered, Role, Scrub, Spill, strangers::Strangers,
+    Dialect, Engine, EventLog, ExternalRow, Gate, LimitSettings, NotOffered, Role, Scrub, Spill, strangers::Strangers,
     table::Table, validate::Schema,
 };
 
@@ -25,7 +25,7 @@ pub struct Builder {
     wishes: Wishes,
     added: Vec<Added>,
     gate: Option<Gate>,
-    events: Events,
+    events: EventLog,
     spill: Option<Spill>,
     limits: LimitSettings,
     scrub: Scrub,
@@ -92,7 +92,7 @@ impl Builder {
             wishes: Wishes::default(),
             added: Vec::new(),
             gate: None,
-            events: Events::none(),
+            events: EventLog::none(),
             spill: None,
             limits: LimitSettings::default(),
             scrub: Scrub::standard(),
@@ -151,7 +151,7 @@ impl Builder {
     }
 
     /// Where calls are recorded.
-    pub fn events(mut self, events: Events) -> Self {
+    pub fn events(mut self, events: EventLog) -> Self {
         self.events = events;
         self
     }

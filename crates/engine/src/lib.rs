@@ -30,15 +30,15 @@ use std::{any::Any, future::poll_fn, panic::AssertUnwindSafe, pin::pin, sync::Ar
 
 use anyhow::anyhow;
 use futures::FutureExt;
-use helve_contract::{Call, Effects, Entry, Error, Fence, Form, Refusal, Reply, Result, Spec};
-use serde_json::{Value, json};
+use helve_contract::{Call, Effects, Entry, Error, Fence, Form, Refusal, Reply, Result, Spec, events::SecretLeak};
+use serde_json::Value;
 use tokio::sync::watch;
 
 pub use batch::Request;
 pub use builder::{BuildError, Builder, Commands};
 pub use commands::NameList;
 pub use dialect::{Dialect, ExternalRow, LimitSettings, Limits, Notice, ParameterRange, Role, Words};
-pub use events::{Events, Listener};
+pub use events::{EventLog, FileEvents, Listener, MemoryEvents};
 pub use gate::*;
 pub use helve_contract::{Limit, Truncated, format_size, truncate_head, truncate_tail};
 pub use offer::{Decision, NotOffered, ToolStatus};
@@ -60,7 +60,7 @@ pub struct Engine {
     wishes: Wishes,
     table: watch::Sender<Arc<Table>>,
     gate: Gate,
-    events: Events,
+    events: EventLog,
     spill: Option<Spill>,
     limits: LimitSettings,
     scrub: Scrub,
@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// What it writes about its calls; others may write to the same log.
-    pub fn events(&self) -> &Events {
+    pub fn events(&self) -> &EventLog {
         &self.events
     }
 
@@ -276,14 +276,14 @@ impl Engine {
     /// Refuses a call that would carry a registered secret out of the machine, in every mode, and records the attempt.
     fn keep_in(&self, spec: &Spec, args: &Value, call: &Call) -> Result<()> {
         let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
-        let data = json!({
-            "tool": spec.name,
-            "callId": call.id,
-            "agentId": call.session.agent,
-            "what": what,
-            "after": call.session.taint.origins(),
-        });
-        _ = self.events.emit("secret.leak", self.scrub.cleaned(data));
+        let leak = SecretLeak {
+            tool: spec.name.clone(),
+            call_id: call.id.clone(),
+            agent_id: call.session.agent.clone(),
+            what,
+            after: call.session.taint.origins(),
+        };
+        _ = self.events.emit(self.scrub.event(&leak.into()));
         Err(error)
     }
 

@@ -199,26 +199,17 @@ fn kept_in(reply: &mut Reply, marks: Option<&Marks>, spill: Option<Kept<'_>>) ->
 
 /// Whether the JSON of a value has at most so many bytes.
 pub(crate) fn fits(value: &Value, bytes: usize) -> bool {
-    serde_json::to_writer(Room { left: bytes, kept: None }, value).is_ok()
-}
-
-/// The JSON of a value, if it has at most so many bytes.
-pub(crate) fn json_within(value: &Value, bytes: usize) -> Option<Vec<u8>> {
-    let mut room = Room { left: bytes, kept: Some(Vec::with_capacity(256)) };
-    serde_json::to_writer(&mut room, value).ok()?;
-    room.kept
+    serde_json::to_writer(Room { left: bytes }, value).is_ok()
 }
 
 /// Takes so many bytes and no more.
 struct Room {
     left: usize,
-    kept: Option<Vec<u8>>,
 }
 
 impl io::Write for Room {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        self.kept.iter_mut().for_each(|kept| kept.extend_from_slice(bytes));
         Ok(bytes.len())
     }
 

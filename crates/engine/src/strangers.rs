@@ -1,8 +1,10 @@
 //! What strangers say: marked as data with its origin, and remembered, in one way for every tool.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
-use helve_contract::{Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply, Session};
+use helve_contract::{
+    Access, Call, Entry, Fence, Form, Glob, Origin, PathRule, PathRules, Reply, Session, events::Taint,
+};
 use serde_json::Value;
 
 use crate::{Engine, Spill, builder, gate};
@@ -115,8 +117,7 @@ impl Engine {
             return None;
         };
         if call.session.taint.note(&origin.name) {
-            let data = serde_json::json!({ "callId": call.id, "agentId": call.session.agent, "origin": origin.name });
-            if let Err(error) = self.events.emit("taint", self.scrub.cleaned(data)) {
+            if let Err(error) = self.record_taint(&call.id, &call.session.agent, &origin.name) {
                 reply.notes.push(format!("the event could not be recorded: {error}"));
             }
         }
@@ -139,15 +140,19 @@ impl Engine {
 }
 
 impl Engine {
+    fn record_taint(&self, call: &str, agent: &str, origin: &str) -> io::Result<()> {
+        let taint = Taint { call_id: call.to_owned(), agent_id: agent.to_owned(), origin: origin.to_owned() };
+        self.events.emit(self.scrub.event(&taint.into()))
+    }
+
     /// Prepares untrusted text that reaches a model without a tool call, such as a file that a user attached: tags it as
     /// data with its origin, remembers the origin in the session, redacts secrets and escapes invisible characters.
     #[must_use]
     pub fn tag_untrusted(&self, session: &Arc<Session>, id: &str, origin: &str, text: &str) -> String {
         let call = Call::new(id, session.clone());
         if session.taint.note(origin) {
-            let data = serde_json::json!({ "callId": id, "agentId": session.agent, "origin": origin });
             // The record of calls is not a reason to lose the text.
-            _ = self.events.emit("taint", self.scrub.cleaned(data));
+            _ = self.record_taint(id, &session.agent, origin);
         }
         session.taint.addresses_in(text);
         let mut reply = Reply { text: Fence::new(&call, origin, text).around(text), ..Reply::default() };

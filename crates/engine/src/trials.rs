@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
+use helve_contract::events::ForgeStarted;
 use serde_json::Value;
 
-use crate::{Rule, coerce, commands, events::Events, repair, validate::Schema};
+use crate::{Rule, coerce, commands, events::EventLog, repair, validate::Schema};
 
 /// What was mended is JSON, and mending it again changes nothing.
 pub fn arguments(data: &[u8]) {
@@ -60,8 +61,8 @@ pub fn events(data: &[u8], folder: &Path) {
         return;
     }
     let before: Vec<Vec<u8>> = whole_lines(data);
-    let Ok(events) = Events::file(&file, "run") else { return };
-    if events.emit("trial", serde_json::json!({})).is_err() {
+    let Ok(events) = EventLog::file(&file, "run") else { return };
+    if events.emit(ForgeStarted { run: "trial".into() }).is_err() {
         return;
     }
     drop(events);
@@ -70,7 +71,7 @@ pub fn events(data: &[u8], folder: &Path) {
     assert!(after.ends_with(b"\n"), "the last line has an end");
     assert!(lines.len() > before.len() && lines[..before.len()] == before, "whole lines stay");
     let last: Value = lines.last().map(|it| serde_json::from_slice(it).unwrap_or_default()).unwrap_or_default();
-    assert_eq!(last["type"], "trial");
+    assert_eq!(last["data"]["run"], "trial");
 }
 
 fn whole_lines(data: &[u8]) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use helve_contract::{CancellationToken, Session};
+use helve_contract::{CancellationToken, Session, events::McpRoots};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
@@ -101,9 +101,9 @@ async fn narrowed(peer: &Peer, before: Option<Arc<Session>>, answer: &Value) -> 
     let (workspace, mut ignored) = whole.workspace.narrowed(&found.folders);
     ignored.extend(found.ignored);
     let dirs: Vec<_> = workspace.roots().iter().map(|root| root.dir.clone()).collect();
-    let record = json!({ "session": whole.id, "roots": dirs, "ignored": ignored });
+    let roots = dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
     // A log that fails never fails a call.
-    _ = peer.server.engine.events().emit("mcp.roots", record);
+    _ = peer.server.engine.events().emit(McpRoots { session: whole.id.clone(), roots, ignored });
     // Who is where he was stays in the folder that his last command went to.
     let same = |it: &Arc<Session>| it.workspace.roots().iter().map(|root| &root.dir).eq(dirs.iter());
     before.filter(same).or_else(|| Some(Arc::new(whole.within(workspace))))

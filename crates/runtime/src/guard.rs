@@ -10,7 +10,7 @@ use helve_web::search::Provider;
 use serde_json::Value;
 
 use crate::{
-    config::{HostKind, SandboxLevel, SandboxNetwork, Settings, TaintUntil},
+    config::{HostKind, SandboxLevel, SandboxNetwork, Settings, TaintPolicy, TaintUntil},
     fault::Fault,
     state,
 };
@@ -42,7 +42,12 @@ pub fn prepare(settings: &Settings, session: &mut Session) -> Result<(), Fault> 
 }
 
 fn caution(settings: &Settings) -> Caution {
-    settings.config.policy.taint.as_str().parse().unwrap_or_default()
+    match settings.config.policy.taint {
+        TaintPolicy::Auto => Caution::Auto,
+        TaintPolicy::Off => Caution::Off,
+        TaintPolicy::Ask => Caution::Ask,
+        TaintPolicy::Deny => Caution::Deny,
+    }
 }
 
 /// What is taken out of replies, and what may not leave.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use helve_contract::{Entry, Error, Result};
+use helve_contract::{Entry, Error, Event, Result};
 use helve_engine::Engine;
 use helve_plugins::wasm::{self, Audit};
 
@@ -22,21 +22,16 @@ impl Record {
     }
 
     /// Records one event, where an engine listens.
-    pub(crate) fn emit(&self, kind: &str, data: serde_json::Value) {
+    pub(crate) fn emit(&self, event: impl Into<Event>) {
         if let Some(engine) = self.0.get().and_then(Weak::upgrade) {
             // A log that fails never fails a call; the call's own events say that it did.
-            _ = engine.events().emit(kind, data);
+            _ = engine.events().emit(event);
         }
     }
 
     fn audit(&self) -> Audit {
-        let engine = self.0.clone();
-        Arc::new(move |record| {
-            if let Some(engine) = engine.get().and_then(Weak::upgrade) {
-                // A log that fails never fails a call; the call's own events say that it did.
-                _ = engine.events().emit("wasm.call", record.clone());
-            }
-        })
+        let record = self.clone();
+        Arc::new(move |call| record.emit(call.clone()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helve_agent::scheduler::{AgentFire, Deliver, Notify, Scheduler, Settings as Driving, ToOrigin};
 use helve_contract::ports::Scheduling;
 
-use crate::{config::Settings, fault::Fault, workshop::Bench};
+use crate::{config::Settings, fault::Fault, setup, workshop::Bench};
 
 /// The rules for schedules that are made in a conversation, by the settings.
 pub fn rules(settings: &Settings, dialect: Option<&str>) -> Scheduling {
@@ -48,7 +48,7 @@ pub fn driver_beside(
     let settings = bench.settings();
     let mut fire = AgentFire::new(bench.clone());
     fire.live.clone_from(&live);
-    fire.mode = settings.config.schedule.mode.and_then(|mode| mode.as_str().parse().ok());
+    fire.mode = settings.config.schedule.mode.map(setup::mode_of);
     fire.budget.turns = Some(settings.config.schedule.max_turns);
     fire.budget.cost = Some(settings.config.schedule.max_cost);
     let store = bench.store().clone();

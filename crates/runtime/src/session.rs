@@ -8,7 +8,7 @@ use helve_contract::{
     Access, Port, PortSet, Ports, Reading, Session, ids,
     ports::{Host, Nobody, User},
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Gate, LimitSettings, Listener, Mode, ModeSwitch, Spill};
+use helve_engine::{Builder, Dialect, Engine, EventLog, Gate, LimitSettings, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
     channels::Files,
@@ -288,11 +288,11 @@ impl<'a> SessionBuilder<'a> {
     }
 
     /// Where the calls are recorded: in a planned run all in one file, by task and attempt.
-    fn events(&self) -> Result<Events, Fault> {
+    fn events(&self) -> Result<EventLog, Fault> {
         let (bench, need) = (self.bench, &self.need);
         let events = match (&need.record, &need.errand) {
             (Some(file), Some(errand)) => {
-                let events = Events::file(file, &errand.run)?;
+                let events = EventLog::file(file, &errand.run)?;
                 match &errand.task {
                     Some(task) => events.within(task, Some(errand.attempt.to_string())),
                     None => events,
@@ -308,7 +308,7 @@ impl<'a> SessionBuilder<'a> {
         let Some(listener) = bench.ear.get().cloned() else { return Ok(events) };
         let dialect = need.dialect.clone().unwrap_or_else(|| bench.settings().dialect().to_owned());
         let listener: Listener = Arc::new(move |event| listener(&dialect, event));
-        Ok(if events.is_on() { events.also(listener) } else { Events::callback(need.id.clone(), listener) })
+        Ok(if events.is_on() { events.also(listener) } else { EventLog::callback(need.id.clone(), listener) })
     }
 
     fn opened(&self, engine: Arc<Engine>, session: Session, spill: &Path) -> OpenSession {

@@ -12,7 +12,7 @@ use helve_contract::{
     Session, Workspace, ids,
     ports::{Host, State, Store, Tasks},
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Gate, Mode};
+use helve_engine::{Builder, Dialect, Engine, EventLog, Gate, Mode};
 use helve_mcp::client::Servers;
 use helve_store::Sqlite;
 use tokio::{
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     channels,
-    config::{EventsTarget, Origin, RootDir, Settings},
+    config::{ApprovalMode, EventsTarget, Origin, RootDir, Settings},
     fault::Fault,
     guard, modules,
     outside::{self, Wanted},
@@ -468,17 +468,29 @@ pub fn user(settings: &Settings) -> String {
 
 /// The mode that the settings name, if they do.
 pub fn mode(settings: &Settings) -> Option<Mode> {
-    settings.config.approval.mode?.as_str().parse().ok()
+    settings.config.approval.mode.map(mode_of)
+}
+
+/// The engine's mode for a setting.
+pub(crate) fn mode_of(setting: ApprovalMode) -> Mode {
+    match setting {
+        ApprovalMode::Default => Mode::Default,
+        ApprovalMode::AcceptEdits => Mode::AcceptEdits,
+        ApprovalMode::Plan => Mode::Plan,
+        ApprovalMode::DontAsk => Mode::DontAsk,
+        ApprovalMode::BypassPermissions => Mode::BypassPermissions,
+        ApprovalMode::Open => Mode::Open,
+    }
 }
 
 /// Where calls are recorded.
-pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<Events, Fault> {
+pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Result<EventLog, Fault> {
     match settings.config.events {
-        EventsTarget::Off => Ok(Events::none()),
+        EventsTarget::Off => Ok(EventLog::none()),
         EventsTarget::Stdout if serves => {
             Err(Fault::usage("events = stdout cannot go with a server on standard output; use --set events=file"))
         }
-        EventsTarget::Stdout => Ok(Events::stdout(run)),
+        EventsTarget::Stdout => Ok(EventLog::stdout(run)),
         EventsTarget::File => {
             let folder = state.join("runs").join(run);
             state::private(&folder)?;
@@ -486,7 +498,7 @@ pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Res
             if file.metadata().is_ok_and(|it| it.len() > LARGEST_RECORD) {
                 fs::rename(&file, folder.join("events.old.ndjson"))?;
             }
-            Ok(Events::file(&file, run)?)
+            Ok(EventLog::file(&file, run)?)
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use helve_contract::{
     PathRules, Reading, Workspace,
+    events::{IntegrityResult, SandboxIntegrity},
     ports::{Host, Level, NoTasks, Tasks},
 };
 use helve_engine::{NameList, PROTECTED, is_homely};
@@ -19,8 +20,6 @@ use helve_web::{
     guard::Guard,
     proxy::{Gateway, Hosts, listen_privately},
 };
-
-use serde_json::json;
 
 use crate::{
     config::{ConfigPath, HostKind, SandboxLevel, SandboxNetwork, SandboxUnixSockets, Settings, ShellConfig, xdg},
@@ -80,13 +79,13 @@ pub fn local_host(settings: &Settings) -> Result<Arc<dyn Host>, Fault> {
 /// Records what the integrity check after a command found.
 fn listener(record: Record) -> IntegrityListener {
     IntegrityListener(Arc::new(move |event| {
-        let path = &event.path;
-        let data = match &event.outcome {
-            IntegrityOutcome::Moved(to) => json!({ "path": path, "outcome": "moved", "to": to }),
-            IntegrityOutcome::Stands(object) => json!({ "path": path, "outcome": "committed", "object": object }),
-            IntegrityOutcome::Changed => json!({ "path": path, "outcome": "changed" }),
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (outcome, to, object) = match &event.outcome {
+            IntegrityOutcome::Moved(to) => (IntegrityResult::Moved, Some(text(to)), None),
+            IntegrityOutcome::Stands(object) => (IntegrityResult::Committed, None, Some(object.clone())),
+            IntegrityOutcome::Changed => (IntegrityResult::Changed, None, None),
         };
-        record.emit("sandbox.integrity", data);
+        record.emit(SandboxIntegrity { path: text(&event.path), outcome, to, object });
     }))
 }
 

@@ -15,13 +15,14 @@ use helve_agent::{
     model::{self, Endpoint, Found, Key, Model, OpenAi, Prices, Wanted},
 };
 use helve_contract::{
-    Error, Result, Session, ids,
+    Error, Result, Session,
+    events::EventRecord,
+    ids,
     ports::{Agents, NoAgents, Store, User},
 };
 use helve_engine::{Approver, Dialect, Engine, Mode, ModeSwitch};
 use helve_mcp::client::Servers;
 use helve_store::Heard;
-use serde_json::Value;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
@@ -95,7 +96,7 @@ pub enum Reach {
 }
 
 /// Hears of every call, and in which dialect it is.
-pub type Ear = Arc<dyn Fn(&str, &Value) + Send + Sync>;
+pub type Ear = Arc<dyn Fn(&str, &EventRecord) + Send + Sync>;
 
 /// How many rooms stay as they were left.
 const ROOMS: usize = 64;

@@ -5,8 +5,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use helve_engine::{Events, Scrub};
-use serde_json::{Value, json};
+use helve_contract::{
+    events::{self, ArtifactKind, ArtifactWritten, CaptainMessage, CaptainToolCall, CaptainToolResult, PlanFinalized},
+    ports::Speaker,
+};
+use helve_engine::{EventLog, Scrub};
+use serde_json::Value;
 
 use super::Home;
 use crate::Event;
@@ -16,7 +20,7 @@ const BOUND: usize = 16 << 10;
 
 /// Writes down what a captain says and does, and what comes of it.
 pub struct Diary {
-    record: Events,
+    record: EventLog,
     scrub: Scrub,
     said: Mutex<String>,
 }
@@ -24,7 +28,7 @@ pub struct Diary {
 impl Diary {
     /// The diary of a run's captain.
     pub fn open(home: &Home, run: &str) -> io::Result<Self> {
-        let record = Events::file(home.events(run)?, run)?;
+        let record = EventLog::file(home.events(run)?, run)?;
         Ok(Self { record, scrub: Scrub::standard(), said: Mutex::default() })
     }
 
@@ -41,10 +45,10 @@ impl Diary {
                 self.message();
                 let input = self.scrub.text(bounded(input));
                 let args = serde_json::from_str(&input).unwrap_or_else(|_| Value::from(input.as_ref()));
-                self.tell("captain.tool_call", json!({ "toolName": name, "args": args }));
+                self.tell(CaptainToolCall { tool_name: name.clone(), args });
             }
             Event::Called { name, reply, .. } => {
-                self.tell("captain.tool_result", json!({ "toolName": name, "result": bounded(&reply.text) }));
+                self.tell(CaptainToolResult { tool_name: name.clone(), result: bounded(&reply.text).to_owned() });
                 let path = reply.data.as_ref().and_then(|it| it["path"].as_str());
                 if let (Some(kind), Some(path), false) = (made_by(name), path, reply.is_error) {
                     self.written(path, kind);
@@ -59,34 +63,37 @@ impl Diary {
     fn message(&self) {
         let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         if !said.trim().is_empty() {
-            let content = self.scrub.text(&said);
-            self.tell("captain.message", json!({ "content": content, "role": "assistant" }));
+            let content = self.scrub.text(&said).into_owned();
+            self.tell(CaptainMessage { content, role: Speaker::Assistant });
         }
     }
 
-    /// An artifact was written: `spec`, `task`, `dag`.
-    pub fn written(&self, path: &str, kind: &str) {
-        self.tell("artifact.written", json!({ "path": path, "type": kind }));
+    /// An artifact was written.
+    pub fn written(&self, path: &str, kind: ArtifactKind) {
+        self.tell(ArtifactWritten { path: path.to_owned(), kind });
     }
 
     /// The plan is whole.
     pub fn finalized(&self, tasks: usize, refineries: usize, specs: usize) {
-        let data = json!({ "totalTasks": tasks, "totalRefineries": refineries, "specCount": specs });
-        self.tell("plan.finalized", data);
+        self.tell(PlanFinalized {
+            total_tasks: tasks as u64,
+            total_refineries: refineries as u64,
+            spec_count: specs as u64,
+        });
     }
 
     /// A record that cannot be written never stops a captain.
-    fn tell(&self, kind: &str, data: Value) {
-        _ = self.record.emit(kind, data);
+    fn tell(&self, event: impl Into<events::Event>) {
+        _ = self.record.emit(event);
     }
 }
 
 /// What a tool of the captain writes.
-fn made_by(tool: &str) -> Option<&'static str> {
+fn made_by(tool: &str) -> Option<ArtifactKind> {
     match tool {
-        "create_spec" => Some("spec"),
-        "create_task" => Some("task"),
-        "set_dag" => Some("dag"),
+        "create_spec" => Some(ArtifactKind::Spec),
+        "create_task" => Some(ArtifactKind::Task),
+        "set_dag" => Some(ArtifactKind::Dag),
         _ => None,
     }
 }

@@ -5,10 +5,14 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use helve_contract::{Error, Result, ports::Expect};
+use helve_contract::{
+    Error, Result,
+    events::{ArtifactKind, ArtifactWritten, CrEmitted, CrRejected, CrUndecided, PauseReason, RunPaused, RunResumed},
+    ports::Expect,
+};
 use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Status, Task};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Diary,
@@ -50,9 +54,13 @@ impl Executor {
         for request in ChangeRequest::all(room).await? {
             let (id, front) = (request.front.id.clone(), &request.front);
             if front.status == RequestStatus::Pending && self.first_seen(&id) {
-                self.tell("cr.emitted", json!({ "crId": id, "title": front.title, "emittedBy": front.emitted_by }));
+                self.tell(CrEmitted {
+                    cr_id: id.clone(),
+                    title: front.title.clone(),
+                    emitted_by: front.emitted_by.clone(),
+                });
                 let path = room.shown(&ChangeRequest::place(&id));
-                self.tell("artifact.written", json!({ "path": path, "type": "cr" }));
+                self.tell(ArtifactWritten { path, kind: ArtifactKind::ChangeRequest });
             }
             match front.status {
                 RequestStatus::Rejected | RequestStatus::Applied => {}
@@ -63,11 +71,11 @@ impl Executor {
                     ChangeRequest::go(room, &id, RequestStatus::Applied).await?;
                 }
                 RequestStatus::Pending | RequestStatus::Approved => {
-                    self.tell("run.paused", json!({ "reason": "cr", "crId": id }));
+                    self.tell(RunPaused { reason: PauseReason::ChangeRequest, cr_id: Some(id.clone()) });
                     match self.replan(room, &request).await {
-                        Ok(overlay) => self.tell("run.resumed", json!({ "crId": id, "overlayId": overlay })),
+                        Ok(overlay_id) => self.tell(RunResumed { cr_id: Some(id.clone()), overlay_id }),
                         Err(error) => {
-                            self.tell("cr.undecided", json!({ "crId": id, "error": error.to_string() }));
+                            self.tell(CrUndecided { cr_id: id.clone(), error: error.to_string() });
                             self.leave_undecided(&id);
                             waiting.push(id);
                         }
@@ -147,7 +155,7 @@ impl Executor {
     /// The overlay's id; none if the request was turned down.
     async fn apply(&self, room: &Room<'_>, id: &str, addition: Addition) -> Result<Option<String>> {
         if let Some(why) = addition.reject {
-            self.tell("cr.rejected", json!({ "crId": id, "reason": why }));
+            self.tell(CrRejected { cr_id: id.to_owned(), reason: why });
             return ChangeRequest::go(room, id, RequestStatus::Rejected).await.map(|()| None);
         }
         let overlay = Overlay {
@@ -179,11 +187,11 @@ impl Executor {
             }
             // No graph has it yet: a document that is there was left by an executor that is gone.
             let path = room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Anything).await?;
-            self.tell("artifact.written", json!({ "path": path, "type": "task" }));
+            self.tell(ArtifactWritten { path, kind: ArtifactKind::Task });
         }
         ChangeRequest::go(room, id, RequestStatus::Approved).await?;
         let path = room.keep_record(&overlay_place(id), &overlay, Expect::Anything).await?;
-        self.tell("artifact.written", json!({ "path": path, "type": "dag" }));
+        self.tell(ArtifactWritten { path, kind: ArtifactKind::Dag });
         ChangeRequest::go(room, id, RequestStatus::Applied).await.map(|()| Some(id.to_owned()))
     }
 }

@@ -7,8 +7,12 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use helve_contract::{Call, CancellationToken, Error, Result, Session, jiff::Timestamp};
-use helve_engine::{Engine, Events};
+use helve_contract::{
+    Call, CancellationToken, Error, Event, Result, Session,
+    events::{PauseReason, RunCompleted, RunPaused, RunResumed, RunStarted, TaskRetried},
+    jiff::Timestamp,
+};
+use helve_engine::{Engine, EventLog};
 use helve_tools::{
     artifacts::{Dag, DagStatus, Phase, Room, RunState, RunStatus, Status},
     git::Git,
@@ -85,7 +89,7 @@ pub struct Executor {
     pub(super) base: String,
     pub(super) seen: Mutex<BTreeMap<String, Seen>>,
     identity: OnceCell<Vec<String>>,
-    events: Events,
+    events: EventLog,
     _lock: Lock,
 }
 
@@ -109,7 +113,7 @@ impl Executor {
             ..Need::default()
         };
         let (engine, session) = workshop.equip(&need)?;
-        let events = Events::file(&record, run).map_err(|error| Error::Internal(error.into()))?;
+        let events = EventLog::file(&record, run).map_err(|error| Error::Internal(error.into()))?;
         let (run, base) = (run.to_owned(), base.to_owned());
         Ok(Self {
             workshop,
@@ -150,8 +154,8 @@ impl Executor {
     }
 
     /// Records something. A record that cannot be written never stops a run.
-    pub(super) fn tell(&self, kind: &str, data: Value) {
-        _ = self.events.emit(kind, data);
+    pub(super) fn tell(&self, event: impl Into<Event>) {
+        _ = self.events.emit(event);
     }
 
     /// Calls one of the executor's tools, through the door that every call goes through.
@@ -290,9 +294,9 @@ impl Executor {
         if first {
             let plan = room.bytes("dag.json").await?.unwrap_or_default();
             let hash = Sha256::digest(plan).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-            self.tell("run.started", json!({ "repoUrl": repo, "dagHash": hash }));
+            self.tell(RunStarted { repo_url: repo, dag_hash: hash });
         } else {
-            self.tell("run.resumed", json!({ "crId": null, "overlayId": null }));
+            self.tell(RunResumed { cr_id: None, overlay_id: None });
         }
         Ok(())
     }
@@ -330,7 +334,7 @@ impl Executor {
             self.mark(&task, Status::Pending).await?;
             let attempt = room.status(&dag).await?.of(&task)?.current_attempt;
             let branch = format!("forge/{task}/{attempt}");
-            self.tell("task.retried", json!({ "taskId": task, "attemptId": attempt.to_string(), "branch": branch }));
+            self.tell(TaskRetried { task_id: task, attempt_id: attempt.to_string(), branch });
         }
         Ok(())
     }
@@ -362,8 +366,10 @@ impl Executor {
             )
             .await?;
         match changed {
-            Some(RunStatus::Paused) => self.tell("run.paused", json!({ "reason": "cr", "crId": first })),
-            Some(RunStatus::Executing) => self.tell("run.resumed", json!({ "crId": null, "overlayId": null })),
+            Some(RunStatus::Paused) => {
+                self.tell(RunPaused { reason: PauseReason::ChangeRequest, cr_id: first });
+            }
+            Some(RunStatus::Executing) => self.tell(RunResumed { cr_id: None, overlay_id: None }),
             _ => {}
         }
         Ok(())
@@ -413,14 +419,15 @@ impl Executor {
         )
         .await?;
         if stopped && end == RunStatus::Paused {
-            self.tell("run.paused", json!({ "reason": "user" }));
+            self.tell(RunPaused { reason: PauseReason::User, cr_id: None });
         }
         if matches!(end, RunStatus::Completed | RunStatus::Failed) {
             let seconds = now.duration_since(began).as_secs();
-            self.tell(
-                "run.completed",
-                json!({ "totalCompleted": merged, "totalFailed": exhausted.len(), "duration": seconds }),
-            );
+            self.tell(RunCompleted {
+                total_completed: merged as u64,
+                total_failed: exhausted.len() as u64,
+                duration: seconds,
+            });
         }
         let last = self.home.last_event(&self.run);
         room.revise(

@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt as _;
-use helve_contract::{CancellationToken, Error, Result};
+use helve_contract::{
+    CancellationToken, Error, Result,
+    events::{ArtifactKind, ArtifactWritten, FollowupEnded, FollowupSpawned},
+};
 use helve_tools::artifacts::{AgentType, Outcome, Room, Walkthrough};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{
     desk::Desk,
@@ -105,8 +107,8 @@ impl Executor {
                 let error = done.err().map(|it| it.to_string());
                 let kept = self.set_aside(&id, status).await;
                 let error = error.or_else(|| kept.err().map(|it| it.to_string()));
-                let data = json!({ "taskId": what.task_id, "followupId": id, "branch": branch(&id), "error": error });
-                self.tell("followup.ended", data);
+                let (task_id, branch) = (what.task_id.clone(), branch(&id));
+                self.tell(FollowupEnded { task_id, followup_id: id.clone(), branch, error });
             }
             (id, Worked::Aside)
         }
@@ -138,10 +140,14 @@ impl Executor {
         let agent_id = format!("{}-{id}-1", self.run);
         let (mut agent, supervisor) = self.agent(AgentType::Throwaway, &agent_id, &desk, errand).await?;
         agent.handle = Handle::under(cancel);
-        self.tell(
-            "followup.spawned",
-            json!({ "taskId": what.task_id, "followupId": id, "followup": what.text, "agentId": agent_id, "agentType": 1, "branch": branch }),
-        );
+        self.tell(FollowupSpawned {
+            task_id: what.task_id.clone(),
+            followup_id: id.to_owned(),
+            followup: what.text.clone(),
+            agent_id: agent_id.clone(),
+            agent_type: AgentType::Throwaway,
+            branch: branch.clone(),
+        });
         let words = prompts::follow_up(&what.task_id, &what.text, &branch);
         let worked = self.watched((id, 1), &mut agent, &supervisor, words).await;
         supervisor.end(&agent.session.id).await;
@@ -156,7 +162,7 @@ impl Executor {
             heard.calls.must_have_done_something()?;
             let message = format!("forge({id}): take over the work\n\nTask: {id}\nAttempt: 1\nAgent: {agent_id}");
             desk.take_over(&git, &message).await?;
-            self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));
+            self.tell(ArtifactWritten { path: room.shown(&place), kind: ArtifactKind::Walkthrough });
             Ok(())
         }
         .await;

@@ -1,15 +1,12 @@
 //! Where runs live in a repository: `.forge`, which git does not see.
 
 use std::{
-    fs,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Access, Errand, PathRules, Reading, Root, Workspace};
-
-/// How much of a record's end is looked at.
-const TAIL: u64 = 256 << 10;
+use helve_contract::{Access, Errand, PathRules, Reading, Root, Workspace, events::EventRecord};
+use helve_engine::FileEvents;
 
 /// The folder of all runs in a repository.
 #[derive(Clone, Debug)]
@@ -55,16 +52,13 @@ impl Home {
 
     /// The id and the number of a run's last event.
     pub fn last_event(&self, run: &str) -> Option<(String, u64)> {
-        let mut file = fs::File::open(self.dir().join("runs").join(run).join("events.ndjson")).ok()?;
-        let from = file.metadata().ok()?.len().saturating_sub(TAIL);
-        file.seek(SeekFrom::Start(from)).ok()?;
-        let mut tail = Vec::new();
-        file.take(TAIL).read_to_end(&mut tail).ok()?;
-        // The last line may be half written, the first one half read: neither is JSON.
-        tail.rsplit(|it| *it == b'\n').find_map(|line| {
-            let event: serde_json::Value = serde_json::from_slice(line).ok()?;
-            Some((event["eventId"].as_str()?.to_owned(), event["seq"].as_u64()?))
-        })
+        self.recent_events(run, 1).pop().map(|it| (it.id, it.seq))
+    }
+
+    /// The last events of a run in order, at most so many. A record that cannot be read has none.
+    pub fn recent_events(&self, run: &str, limit: usize) -> Vec<EventRecord> {
+        let file = self.dir().join("runs").join(run).join("events.ndjson");
+        FileEvents::new(file).tail_now(run, limit).unwrap_or_default()
     }
 
     /// The work tree of one attempt at a task.

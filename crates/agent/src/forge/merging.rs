@@ -6,12 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Error, Result};
+use helve_contract::{Error, Result, events::RefineryMerged};
 use helve_tools::{
     artifacts::{ChangeRequest, Dag, Document, NodeKind, RequestStatus, Room, Status},
     git::{Git, Joined, join},
 };
-use serde_json::json;
 
 use super::{
     executor::{Executor, integration},
@@ -66,9 +65,9 @@ impl Executor {
                 for dependency in &node.dependencies {
                     self.mark(dependency, Status::Merged).await?;
                 }
-                let (merged, conflicts) = (sources(node, &status)?, self.were_conflicts(&branch, &before).await?);
-                let data = json!({ "taskId": node.id, "mergedBranches": merged, "conflicts": conflicts });
-                self.tell("refinery.merged", data);
+                let conflicts = self.were_conflicts(&branch, &before).await?;
+                let merged_branches = sources(node, &status)?;
+                self.tell(RefineryMerged { task_id: node.id.clone(), merged_branches, conflicts });
             }
             self.mark(&node.id, Status::Merged).await?;
         }

@@ -1,29 +1,34 @@
 //! What a walkthrough tells the executor: risks, doubts, things to do next.
 
+use helve_contract::events::{ConflictPotential, Event, ReviewLowConfidence, TaskFollowup, TaskRisk};
 use helve_tools::artifacts::Walkthrough;
-use serde_json::{Value, json};
 
 /// Below this, somebody should look.
 const SURE: f64 = 0.6;
 
 /// The events that follow from a walkthrough. `others` are the files that other running tasks have said they touch.
-pub(super) fn remarks(task: &str, told: &Walkthrough, others: &[(String, Vec<String>)]) -> Vec<(&'static str, Value)> {
+pub(super) fn remarks(task: &str, told: &Walkthrough, others: &[(String, Vec<String>)]) -> Vec<Event> {
     let mut events = Vec::new();
     for risk in &told.risks {
-        events.push(("task.risk", json!({ "taskId": task, "risk": risk })));
+        events.push(TaskRisk { task_id: task.to_owned(), risk: risk.clone() }.into());
         for (other, files) in others {
             if let Some(file) = files.iter().find(|file| risk.contains(file.as_str())) {
-                let data = json!({ "taskId": task, "otherTaskId": other, "file": file, "risk": risk });
-                events.push(("conflict.potential", data));
+                let conflict = ConflictPotential {
+                    task_id: task.to_owned(),
+                    other_task_id: other.clone(),
+                    file: file.clone(),
+                    risk: risk.clone(),
+                };
+                events.push(conflict.into());
             }
         }
     }
     if told.confidence < SURE {
-        events.push(("review.low_confidence", json!({ "taskId": task, "confidence": told.confidence })));
+        events.push(ReviewLowConfidence { task_id: task.to_owned(), confidence: told.confidence }.into());
     }
     for text in &told.followups {
-        let urgent = is_urgent(text);
-        events.push(("task.followup", json!({ "taskId": task, "followup": text, "urgent": urgent })));
+        let followup = TaskFollowup { task_id: task.to_owned(), followup: text.clone(), urgent: is_urgent(text) };
+        events.push(followup.into());
     }
     events
 }
@@ -50,14 +55,14 @@ mod tests {
         .unwrap();
         let others = [("b".to_owned(), vec!["src/lib.rs".to_owned()]), ("c".to_owned(), vec!["README".to_owned()])];
         assert_eq!(
-            remarks("a", &told, &others),
-            [
-                ("task.risk", json!({ "taskId": "a", "risk": "src/lib.rs may not build" })),
-                (
-                    "conflict.potential",
-                    json!({ "taskId": "a", "otherTaskId": "b", "file": "src/lib.rs", "risk": "src/lib.rs may not build" })
-                ),
-            ]
+            json!(remarks("a", &told, &others)),
+            json!([
+                { "type": "task.risk", "data": { "taskId": "a", "risk": "src/lib.rs may not build" } },
+                {
+                    "type": "conflict.potential",
+                    "data": { "taskId": "a", "otherTaskId": "b", "file": "src/lib.rs", "risk": "src/lib.rs may not build" }
+                },
+            ])
         );
     }
 

@@ -7,8 +7,16 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use helve_contract::{CancellationToken, Error, Result, jiff::Timestamp, ports::Part};
-use helve_engine::Events;
+use helve_contract::{
+    CancellationToken, Error, Result,
+    events::{
+        ArtifactKind, ArtifactWritten, BranchPushed, ContentKind, ExhaustedStatus, RefineryStarted, TaskCompleted,
+        TaskExhausted, TaskFailed, TaskHeartbeat, TaskProgress, TaskRisk, TaskScheduled, TaskStale, TaskStarted,
+    },
+    jiff::Timestamp,
+    ports::Part,
+};
+use helve_engine::EventLog;
 use helve_tools::artifacts::{
     AgentType, Dag, DagStatus, Node, NodeKind, NodeStatus, Outcome, Room, Status, Walkthrough,
 };
@@ -52,7 +60,7 @@ impl Executor {
         let call = self.call();
         let room = Room::of(&call)?;
         let node = dag.node(task).ok_or_else(|| Error::failed(format!("there is no task `{task}`")))?;
-        self.tell("task.scheduled", json!({ "taskId": task, "agentType": node.agent_type }));
+        self.tell(TaskScheduled { task_id: task.to_owned(), agent_type: node.agent_type });
         self.mark(task, Status::Running).await?;
         let state = room.status(dag).await?.of(task)?.clone();
         let attempt = state.current_attempt;
@@ -69,9 +77,14 @@ impl Executor {
         let branch = prepared["branch"].as_str().unwrap_or_default().to_owned();
         let git = self.git(&call).await?;
         let desk = Desk::make(&git, self.home.desk(&self.run, task, attempt), &branch).await?;
-        self.tell("task.started", json!({ "taskId": task, "agentId": id, "sandboxId": id, "branch": branch }));
+        self.tell(TaskStarted {
+            task_id: task.to_owned(),
+            agent_id: id.clone(),
+            sandbox_id: id.clone(),
+            branch: branch.clone(),
+        });
         if node.kind == NodeKind::Refinery {
-            self.tell("refinery.started", json!({ "taskId": task, "dependencyCount": node.dependencies.len() }));
+            self.tell(RefineryStarted { task_id: task.to_owned(), dependency_count: node.dependencies.len() as u64 });
         }
         let mut errand = self.home.errand(&self.run, &integration(&self.run));
         (errand.task, errand.attempt, errand.branch) = (Some(task.to_owned()), attempt, Some(branch.clone()));
@@ -153,13 +166,13 @@ impl Executor {
         let began = clock.now();
         let pulse = Arc::new(Mutex::new(Pulse { heard: began, ..Pulse::default() }));
         let (ear, ticking) = (pulse.clone(), clock.clone());
-        let record = self.home.events(&self.run).and_then(|file| Events::file(file, self.run.as_str()));
-        let record = record.map_or_else(|_| Events::none(), |it| it.within(task, Some(attempt.to_string())));
+        let record = self.home.events(&self.run).and_then(|file| EventLog::file(file, self.run.as_str()));
+        let record = record.map_or_else(|_| EventLog::none(), |it| it.within(task, Some(attempt.to_string())));
         let named = task.to_owned();
         agent.watcher = Arc::new(move |event: &Event| {
             let said = ear.lock().unwrap_or_else(PoisonError::into_inner).hear(event, ticking.now());
-            if let Some((content, kind)) = said {
-                _ = record.emit("task.progress", json!({ "taskId": named, "content": content, "contentType": kind }));
+            if let Some((content, content_kind)) = said {
+                _ = record.emit(TaskProgress { task_id: named.clone(), content, content_kind });
             }
         });
         let seat = supervisor.seat(agent);
@@ -183,7 +196,11 @@ impl Executor {
                         break Err(last);
                     }
                     let uptime = now.duration_since(began).as_secs();
-                    self.tell("task.heartbeat", json!({ "taskId": task, "agentId": agent.session.id, "uptimeSeconds": uptime }));
+                    self.tell(TaskHeartbeat {
+                        task_id: task.to_owned(),
+                        agent_id: agent.session.id.clone(),
+                        uptime_seconds: uptime,
+                    });
                     self.heard_of(task).await?;
                 }
             }
@@ -234,7 +251,7 @@ impl Executor {
         }
         self.mark(task, Status::Failed).await?;
         let state = self.rest(room, task, &why, Fault::Task, not_before).await?;
-        self.tell("task.failed", json!({ "taskId": task, "error": why, "canRetry": !is_exhausted(&state) }));
+        self.tell(TaskFailed { task_id: task.to_owned(), error: why.to_string(), can_retry: !is_exhausted(&state) });
         self.tell_exhausted(&state);
         Ok(())
     }
@@ -254,15 +271,16 @@ impl Executor {
         };
         let state = self.rest(room, task, why, fault, not_before).await?;
         let threshold = self.settings.stale_after.as_secs();
-        self.tell("task.stale", json!({ "taskId": task, "lastHeartbeat": last, "threshold": threshold }));
+        self.tell(TaskStale { task_id: task.to_owned(), last_heartbeat: last, threshold });
         self.tell_exhausted(&state);
         Ok(())
     }
 
     fn tell_exhausted(&self, state: &NodeStatus) {
         if is_exhausted(state) {
-            let (task, attempts, end) = (&state.task_id, state.current_attempt, state.status);
-            self.tell("task.exhausted", json!({ "taskId": task, "attempts": attempts, "finalStatus": end }));
+            let final_status =
+                if state.status == Status::Stale { ExhaustedStatus::Stale } else { ExhaustedStatus::Failed };
+            self.tell(TaskExhausted { task_id: state.task_id.clone(), attempts: state.current_attempt, final_status });
         }
     }
 
@@ -329,10 +347,10 @@ impl Executor {
         }
         self.mark(task, Status::Done).await?;
         self.confirm(room, &dag, task, &commit).await?;
-        self.tell("task.completed", json!({ "taskId": task, "walkthroughPath": room.shown(&place) }));
-        self.tell("artifact.written", json!({ "path": room.shown(&place), "type": "walkthrough" }));
+        self.tell(TaskCompleted { task_id: task.to_owned(), walkthrough_path: room.shown(&place) });
+        self.tell(ArtifactWritten { path: room.shown(&place), kind: ArtifactKind::Walkthrough });
         if let Some(doubt) = heard.calls.doubt() {
-            self.tell("task.risk", json!({ "taskId": task, "risk": doubt }));
+            self.tell(TaskRisk { task_id: task.to_owned(), risk: doubt.clone() });
             room.move_on(&dag, |status| {
                 if let Some(node) = status.nodes.get_mut(task) {
                     node.last_error = Some(doubt.clone());
@@ -343,8 +361,8 @@ impl Executor {
             .await?;
         }
         let others = if told.risks.is_empty() { Vec::new() } else { self.touched(&status, task).await? };
-        for (kind, data) in review::remarks(task, &told, &others) {
-            self.tell(kind, data);
+        for event in review::remarks(task, &told, &others) {
+            self.tell(event);
         }
         self.follow_up(room, &told, state.current_attempt, &commit).await
     }
@@ -381,7 +399,7 @@ impl Executor {
         })
         .await?;
         self.mark(task, Status::MergeReady).await?;
-        self.tell("branch.pushed", json!({ "taskId": task, "branch": branch, "ref": commit }));
+        self.tell(BranchPushed { task_id: task.to_owned(), branch, commit: commit.to_owned() });
         Ok(())
     }
 
@@ -481,12 +499,12 @@ struct Pulse {
     busy: HashSet<String>,
     calls: Calls,
     said: String,
-    kind: &'static str,
+    kind: Option<ContentKind>,
 }
 
 impl Pulse {
     /// Takes an event in. What the agent has said, when it is through with it.
-    fn hear(&mut self, event: &Event, now: Timestamp) -> Option<(String, &'static str)> {
+    fn hear(&mut self, event: &Event, now: Timestamp) -> Option<(String, ContentKind)> {
         match event {
             // The endpoint that does not answer is what silence is about.
             Event::Retrying { .. } => return None,
@@ -500,19 +518,19 @@ impl Pulse {
         }
         self.heard = now;
         let (piece, kind) = match event {
-            Event::Text(piece) => (Some(piece), "text"),
-            Event::Reasoning(piece) => (Some(piece), "thinking"),
-            _ => (None, ""),
+            Event::Text(piece) => (Some(piece), Some(ContentKind::Text)),
+            Event::Reasoning(piece) => (Some(piece), Some(ContentKind::Thinking)),
+            _ => (None, None),
         };
-        let through = self.kind != kind && !self.said.trim().is_empty();
-        let told = through.then(|| (std::mem::take(&mut self.said), self.kind));
+        let through = self.kind.filter(|it| Some(*it) != kind && !self.said.trim().is_empty());
+        let told = through.map(|kind| (std::mem::take(&mut self.said), kind));
         if let Some(piece) = piece {
             self.kind = kind;
             if self.said.len() < LONGEST {
                 self.said.push_str(piece);
             }
         } else {
-            (self.kind, self.said) = ("", String::new());
+            (self.kind, self.said) = (None, String::new());
         }
         told
     }

@@ -334,13 +334,17 @@ impl Teller {
     /// Tells how it ended; the exit code.
     fn end(&self, talk: &talk::Talk, turned: Turned) -> u8 {
         let refused = std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).refused);
-        let (word, why, code) = match &turned.ended {
-            Ended::Done if turned.refused > 0 => ("done", Some(refusal_hint(turned.refused, &refused)), REFUSED),
-            Ended::Done => ("done", None, 0),
-            Ended::Cancelled => ("cancelled", None, INTERRUPTED),
-            Ended::Budget(why) => ("budget", Some(why.clone()), SPENT),
-            Ended::Circles(why) => ("circles", Some(why.clone()), CIRCLES),
-            Ended::Model(why) => ("model", Some(why.clone()), FAILED),
+        let mut why = turned.ended.why().map(str::to_owned);
+        let code = match &turned.ended {
+            Ended::Done if turned.refused > 0 => {
+                why = Some(refusal_hint(turned.refused, &refused));
+                REFUSED
+            }
+            Ended::Done => 0,
+            Ended::Cancelled => INTERRUPTED,
+            Ended::Budget(_) => SPENT,
+            Ended::Circles(_) => CIRCLES,
+            Ended::Model(_) => FAILED,
         };
         let id = &talk.agent.session.id;
         if self.json {
@@ -349,7 +353,7 @@ impl Teller {
                 json!({
                     "type": "ended",
                     "session": id,
-                    "ended": word,
+                    "ended": turned.ended.turn_end(),
                     "why": why,
                     "text": turned.text,
                     "turns": turned.turns,

@@ -9,16 +9,16 @@ use std::{
     path::Path,
 };
 
+use helve_contract::events::{EventRecord, EventsRecovered};
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
-use serde_json::json;
 
-use super::{Event, Head, When, now};
+use super::{Head, When, now};
 
 /// How far back the last line is looked for before the whole file is read.
-const TAIL: u64 = 256 << 10;
+pub(super) const TAIL: u64 = 256 << 10;
 /// A number above this was planted: nobody counts that far, and readers of JSON no longer tell it from the next one.
-const HIGHEST: u64 = 1 << 53;
+pub(super) const HIGHEST: u64 = 1 << 53;
 
 /// A file of events of one run, among those of others perhaps.
 pub(super) struct Log {
@@ -30,11 +30,11 @@ pub(super) struct Log {
     /// The time of what was written last.
     time: String,
     /// Events that are written with the next one.
-    waiting: Vec<Event>,
+    waiting: Vec<EventRecord>,
     /// Whether ends of calls wait, too.
     gathering: bool,
     /// Events that the disk did not take, oldest first.
-    held: VecDeque<Event>,
+    held: VecDeque<EventRecord>,
     /// Their size, about.
     held_bytes: usize,
     /// How many there was no room for.
@@ -48,9 +48,16 @@ const HELD: (usize, usize) = (1000, 8 << 20);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Numbered {
-    seq: u64,
-    run_id: Option<String>,
+pub(super) struct Numbered {
+    pub(super) seq: u64,
+    pub(super) run_id: Option<String>,
+}
+
+impl Numbered {
+    /// Whether the line belongs to a stream and has a number that is not planted.
+    pub(super) fn is_of(&self, run: &str) -> bool {
+        self.run_id.as_deref().is_none_or(|it| it == run) && self.seq < HIGHEST
+    }
 }
 
 impl Log {
@@ -83,7 +90,7 @@ impl Log {
 
     /// Takes an event and writes it with the next number, after those that wait or are held; or lets it wait. What cannot be
     /// written is held, and the error says so.
-    pub(super) fn take(&mut self, head: &Head, event: Event, when: When) -> io::Result<()> {
+    pub(super) fn take(&mut self, head: &Head, event: EventRecord, when: When) -> io::Result<()> {
         self.waiting.push(event);
         let waits = match when {
             When::Now => false,
@@ -103,11 +110,11 @@ impl Log {
         if self.waiting.is_empty() && self.held.is_empty() {
             return Ok(());
         }
-        let events = std::mem::take(&mut self.waiting);
+        let mut events = std::mem::take(&mut self.waiting);
         let done = self.locked(|log| {
             log.catch_up()?;
             log.release(head)?;
-            log.put(head, &events)
+            log.put(&mut events)
         });
         done.map_err(|error| {
             for event in events {
@@ -118,13 +125,19 @@ impl Log {
         })
     }
 
+    /// Writes events at once, all or none. Unlike [`Log::take`] it keeps nothing that the disk did not take.
+    pub(super) fn append(&mut self, events: &mut [EventRecord]) -> io::Result<u64> {
+        self.locked(|log| {
+            log.catch_up()?;
+            log.put(events)
+        })?;
+        Ok(self.seq)
+    }
+
     /// Keeps an event until the disk takes it.
-    fn hold(&mut self, mut event: Event) {
-        if event.data.starts_with(b"{") && event.data.pop() == Some(b'}') {
-            let since: &[u8] = if event.data.len() > 1 { b",\"heldSince\":\"" } else { b"\"heldSince\":\"" };
-            event.data.extend([since, now().as_bytes(), b"\"}"].concat());
-        }
-        let size = event.data.len();
+    fn hold(&mut self, mut event: EventRecord) {
+        event.unknown.insert("heldSince".to_owned(), now().into());
+        let size = event.append_data(Vec::new()).len();
         if self.held.len() < HELD.0 && self.held_bytes + size <= HELD.1 {
             self.held_bytes += size;
             self.held.push_back(event);
@@ -139,27 +152,27 @@ impl Log {
         if count == 0 {
             return Ok(());
         }
-        while let Some(event) = self.held.pop_front() {
-            if let Err(error) = self.put(head, std::slice::from_ref(&event)) {
+        while let Some(mut event) = self.held.pop_front() {
+            if let Err(error) = self.put(std::slice::from_mut(&mut event)) {
                 self.held.push_front(event);
                 return Err(error);
             }
         }
-        let told = json!({ "held": count, "lost": self.dropped });
-        let note = Event::new("events.recovered", told.to_string().into_bytes())?;
+        let recovered = EventsRecovered { held: count as u64, lost: self.dropped };
         // The disk took the others; without this one nothing is missing.
-        _ = self.put(head, &[note]);
+        _ = self.put(&mut [head.pending(recovered.into())?]);
         (self.held_bytes, self.dropped) = (0, 0);
         Ok(())
     }
 
-    /// Writes events in one go, each in a line.
-    fn put(&mut self, head: &Head, events: &[Event]) -> io::Result<()> {
+    /// Writes events in one go, each in a line, and gives them their numbers and their time.
+    fn put(&mut self, events: &mut [EventRecord]) -> io::Result<()> {
         // The time is taken under the lock, so that it never runs against the numbers.
         let (time, mut lines, mut seq) = (now(), Vec::with_capacity(1024), self.seq);
         for event in events {
             seq += 1;
-            lines = event.write(head, seq, &time, lines);
+            (event.seq, event.timestamp) = (seq, time.clone());
+            lines = event.append_json(lines);
             lines.push(b'\n');
         }
         if let Err(error) = self.file.write_all(&lines) {
@@ -253,8 +266,7 @@ impl Log {
         let (mut line, mut found) = (Vec::new(), None);
         while lines.read_until(b'\n', &mut line)? > 0 {
             if let Ok(event) = serde_json::from_slice::<Numbered>(&line)
-                && event.run_id.is_none_or(|run| run == self.run)
-                && event.seq < HIGHEST
+                && event.is_of(&self.run)
             {
                 found = found.max(Some(event.seq));
             }
@@ -267,16 +279,23 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use serde_json::Value;
     use std::{fs, path::PathBuf};
+
+    use helve_contract::events::ForgeStarted;
+    use serde_json::{Value, json};
+
+    use super::*;
 
     fn place(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("helve-events-{name}-{}.ndjson", crate::events::random_hex().unwrap()))
     }
 
-    fn event() -> Event {
-        Event::new("x", b"{}".to_vec()).unwrap()
+    fn event() -> EventRecord {
+        named("x")
+    }
+
+    fn named(run: &str) -> EventRecord {
+        head("r").pending(ForgeStarted { run: run.into() }.into()).unwrap()
     }
 
     fn head(run: &str) -> Head {
@@ -327,12 +346,12 @@ mod tests {
     fn what_waits_is_written_with_the_next_in_its_order() {
         let path = place("with");
         let mut log = Log::open(&path, "r").unwrap();
-        log.take(&head("r"), Event::new("first", b"{}".to_vec()).unwrap(), When::WithNext).unwrap();
+        log.take(&head("r"), named("first"), When::WithNext).unwrap();
         assert_eq!(seen(&path), []);
-        log.take(&head("r"), Event::new("second", b"{}".to_vec()).unwrap(), When::Now).unwrap();
+        log.take(&head("r"), named("second"), When::Now).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let kinds = text.lines().map(|it| serde_json::from_str::<Value>(it).unwrap()["type"].clone());
-        assert_eq!(kinds.collect::<Vec<_>>(), ["first", "second"]);
+        let runs = text.lines().map(|it| serde_json::from_str::<Value>(it).unwrap()["data"]["run"].clone());
+        assert_eq!(runs.collect::<Vec<_>>(), ["first", "second"]);
         assert_eq!(seen(&path), of("r", &[1, 2]));
         log.take(&head("r"), event(), When::WithNext).unwrap();
         log.settle(&head("r")).unwrap();
@@ -392,6 +411,7 @@ mod tests {
                 let (path, run) = (path.clone(), if at % 2 == 0 { "even" } else { "odd" });
                 std::thread::spawn(move || {
                     let mut log = Log::open(&path, run).unwrap();
+                    let event = || head(run).pending(ForgeStarted { run: run.into() }.into()).unwrap();
                     (0..50).for_each(|_| log.take(&head(run), event(), When::Now).unwrap());
                 })
             })

@@ -1,10 +1,11 @@
-//! The record of every call: one line of JSON each for its beginning and its end.
+//! The record of every call, and the implementations of the port `Events` for files and memory.
 
 mod file;
+mod file_events;
+mod memory;
 mod record;
 
 use std::{
-    borrow::Cow,
     io::{self, Write},
     panic::AssertUnwindSafe,
     path::Path,
@@ -14,16 +15,20 @@ use std::{
     },
 };
 
-use helve_contract::json::Fields;
-use serde_json::Value;
+use helve_contract::events::{Event, EventRecord, NewEvent};
 
 use file::Log;
+pub use file_events::FileEvents;
+pub use memory::MemoryEvents;
 
-/// Who hears of events.
-pub type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
+/// Is called with each event, as it was recorded.
+pub type Listener = Arc<dyn Fn(&EventRecord) + Send + Sync>;
 
-/// Where calls are recorded. A place that fails never fails a call.
-pub struct Events(Option<Stream>);
+/// Records events: to a file, to standard output or to a function. A place that fails never fails a call.
+///
+/// It writes one stream of a file that [`FileEvents`] reads. Unlike the port it works without a runtime, lets read-only
+/// calls wait for the next event, and keeps events in memory while the disk is full.
+pub struct EventLog(Option<Stream>);
 
 struct Stream {
     head: Head,
@@ -47,54 +52,32 @@ enum Sink {
     Listener(AtomicU64, Listener),
 }
 
-/// An event on its way into the record, where it gets its number and its time.
-#[derive(Clone)]
-struct Event {
-    id: String,
-    kind: Cow<'static, str>,
-    /// The JSON of an object, usually.
-    data: Vec<u8>,
-}
-
 /// When an event is written to a file. Where somebody listens they hear it at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// Before anything else happens.
     Now,
-    /// Together with the next one, or when [`Events::settle`] is called: two lines in one go cost little more than one.
+    /// Together with the next one, or when [`EventLog::settle`] is called: two lines in one go cost little more than one.
     WithNext,
     /// At once, or where events are gathered with those that are settled next: the end of a call that only looked.
     Gathered,
 }
 
-impl Event {
-    fn new(kind: impl Into<Cow<'static, str>>, data: Vec<u8>) -> io::Result<Self> {
-        Ok(Self { id: event_id()?, kind: kind.into(), data })
-    }
-
-    /// The event as it is recorded, after other bytes.
-    fn write(&self, head: &Head, seq: u64, time: &str, after: Vec<u8>) -> Vec<u8> {
-        Fields::after(after)
-            .text("eventId", &self.id)
-            .value("seq", &seq)
-            .text("timestamp", time)
-            .text("type", &self.kind)
-            .text("runId", &head.run)
-            .perhaps("taskId", head.task.as_deref())
-            .perhaps("attemptId", head.attempt.as_deref())
-            .raw("data", &self.data)
-            .done()
-    }
-
-    /// Lets somebody hear of it.
-    fn tell(&self, head: &Head, seq: u64, time: &str, listener: &Listener) -> io::Result<()> {
-        let event: Value = serde_json::from_slice(&self.write(head, seq, time, Vec::new()))?;
-        std::panic::catch_unwind(AssertUnwindSafe(|| listener(&event)))
-            .map_err(|_| io::Error::other("the listener panicked"))
+impl Head {
+    /// An event without its number and time.
+    fn pending(&self, event: Event) -> io::Result<EventRecord> {
+        let mut record = EventRecord::new(event_id()?, &self.run, 0, String::new(), NewEvent::from(event));
+        (record.task, record.attempt) = (self.task.clone(), self.attempt.clone());
+        Ok(record)
     }
 }
 
-impl Events {
+fn notify(listener: &Listener, record: &EventRecord) -> io::Result<()> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| listener(record)))
+        .map_err(|_| io::Error::other("the listener panicked"))
+}
+
+impl EventLog {
     /// Nowhere.
     pub fn none() -> Self {
         Self(None)
@@ -144,22 +127,21 @@ impl Events {
         self.0.is_some()
     }
 
-    /// Records one event. `data` must hold no secrets.
-    pub fn emit(&self, kind: &str, data: Value) -> io::Result<()> {
-        if self.is_on() { self.put(kind.to_owned(), data.to_string().into_bytes(), When::Now) } else { Ok(()) }
+    /// Records one event. It must hold no secrets.
+    pub fn emit(&self, event: impl Into<Event>) -> io::Result<()> {
+        if self.is_on() { self.put(event.into(), When::Now) } else { Ok(()) }
     }
 
-    /// The same for data that is JSON already.
-    fn put(&self, kind: impl Into<Cow<'static, str>>, data: Vec<u8>, when: When) -> io::Result<()> {
+    fn put(&self, event: Event, when: When) -> io::Result<()> {
         let Some(stream) = &self.0 else { return Ok(()) };
-        let event = Event::new(kind, data)?;
+        let record = stream.head.pending(event)?;
         match stream {
-            Stream { head, sink: Sink::File(log), also: None } => locked(log).take(head, event, when),
-            _ => stream.emit(event),
+            Stream { head, sink: Sink::File(log), also: None } => locked(log).take(head, record, when),
+            _ => stream.emit(record),
         }
     }
 
-    /// Whoever runs many small calls may record them together: from now on, calls that only look wait for [`Events::settle`],
+    /// Whoever runs many small calls may record them together: from now on, calls that only look wait for [`EventLog::settle`],
     /// which must come before their answers leave; or no longer.
     pub fn gather(&self, gathering: bool) {
         if let Some(Stream { sink: Sink::File(log), .. }) = &self.0 {
@@ -177,31 +159,33 @@ impl Events {
 }
 
 impl Stream {
-    fn emit(&self, event: Event) -> io::Result<()> {
-        let (recorded, seq, time) = match &self.sink {
+    fn emit(&self, mut record: EventRecord) -> io::Result<()> {
+        let recorded = match &self.sink {
             Sink::File(log) => {
                 let mut log = locked(log);
-                let recorded = log.take(&self.head, event.clone(), When::Now);
-                let (seq, time) = log.last();
-                let time = if recorded.is_ok() { time } else { now() };
-                (recorded, seq, time)
+                let recorded = log.take(&self.head, record.clone(), When::Now);
+                (record.seq, record.timestamp) = log.last();
+                if recorded.is_err() {
+                    record.timestamp = now();
+                }
+                recorded
             }
             Sink::Stdout(last) => {
                 let mut last = locked(last);
                 *last += 1;
-                let time = now();
-                let mut line = event.write(&self.head, *last, &time, Vec::new());
+                (record.seq, record.timestamp) = (*last, now());
+                let mut line = record.to_json();
                 line.push(b'\n');
                 let mut out = io::stdout().lock();
-                (out.write_all(&line).and_then(|()| out.flush()), *last, time)
+                out.write_all(&line).and_then(|()| out.flush())
             }
             Sink::Listener(last, listener) => {
-                let (seq, time) = (last.fetch_add(1, Ordering::Relaxed) + 1, now());
-                (event.tell(&self.head, seq, &time, listener), seq, time)
+                (record.seq, record.timestamp) = (last.fetch_add(1, Ordering::Relaxed) + 1, now());
+                notify(listener, &record)
             }
         };
         match &self.also {
-            Some(listener) => recorded.and(event.tell(&self.head, seq, &time, listener)),
+            Some(listener) => recorded.and(notify(listener, &record)),
             None => recorded,
         }
     }
@@ -285,19 +269,27 @@ fn random_bits() -> io::Result<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use helve_contract::events::{ForgeStarted, PauseReason, RunPaused};
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
+
+    fn event(run: &str) -> ForgeStarted {
+        ForgeStarted { run: run.to_owned() }
+    }
 
     #[test]
     fn an_event_has_forges_envelope() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let listener = heard.clone();
-        let events =
-            Events::callback("run-1", Arc::new(move |event: &Value| listener.lock().unwrap().push(event.clone())))
-                .within("t-1", Some("2".into()));
-        events.emit("tool.call", json!({ "a": 1 })).unwrap();
-        events.emit("tool.result", json!({})).unwrap();
-        let heard = heard.lock().unwrap();
+        let events = EventLog::callback(
+            "run-1",
+            Arc::new(move |event: &EventRecord| listener.lock().unwrap().push(event.clone())),
+        )
+        .within("t-1", Some("2".into()));
+        events.emit(event("a")).unwrap();
+        events.emit(RunPaused { reason: PauseReason::User, cr_id: None }).unwrap();
+        let heard: Vec<Value> = heard.lock().unwrap().iter().map(|it| serde_json::to_value(it).unwrap()).collect();
         let keys: Vec<&str> = heard[0].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["eventId", "seq", "timestamp", "type", "runId", "taskId", "attemptId", "data"]);
         assert_eq!((&heard[0]["seq"], &heard[1]["seq"]), (&json!(1), &json!(2)));
@@ -312,11 +304,11 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let listener = |name: &'static str| -> Listener {
             let heard = heard.clone();
-            Arc::new(move |event: &Value| heard.lock().unwrap().push((name, event["seq"].clone())))
+            Arc::new(move |event: &EventRecord| heard.lock().unwrap().push((name, event.seq)))
         };
-        let events = Events::callback("r", listener("first")).also(listener("second"));
-        events.emit("x", json!({})).unwrap();
-        assert_eq!(*heard.lock().unwrap(), [("first", json!(1)), ("second", json!(1))]);
+        let events = EventLog::callback("r", listener("first")).also(listener("second"));
+        events.emit(event("x")).unwrap();
+        assert_eq!(*heard.lock().unwrap(), [("first", 1), ("second", 1)]);
     }
 
     #[test]
@@ -324,19 +316,19 @@ mod tests {
         let path = std::env::temp_dir().join(format!("helve-events-also-{}", random_hex().unwrap()));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let listener = heard.clone();
-        let events = Events::file(&path, "r").unwrap();
-        let events = events.also(Arc::new(move |event: &Value| listener.lock().unwrap().push(event.clone())));
-        events.emit("x", json!({ "a": 1 })).unwrap();
-        events.emit("y", json!({})).unwrap();
+        let events = EventLog::file(&path, "r").unwrap();
+        let events = events.also(Arc::new(move |event: &EventRecord| listener.lock().unwrap().push(event.clone())));
+        events.emit(event("x")).unwrap();
+        events.emit(event("y")).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let recorded: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let recorded: Vec<EventRecord> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(*heard.lock().unwrap(), recorded);
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn a_listener_that_panics_is_only_told_of() {
-        let events = Events::callback("r", Arc::new(|_: &Value| panic!("no")));
-        assert_eq!(events.emit("x", json!({})).unwrap_err().to_string(), "the listener panicked");
+        let events = EventLog::callback("r", Arc::new(|_: &EventRecord| panic!("no")));
+        assert_eq!(events.emit(event("x")).unwrap_err().to_string(), "the listener panicked");
     }
 }

@@ -1,11 +1,14 @@
 //! One call in the record: `tool.call` when it begins, `tool.result` when it ends, however it ends.
 
-use std::{borrow::Cow, time::Instant};
+use std::time::Instant;
 
-use helve_contract::{Call, Form, Keep, Reply, json::Fields};
+use helve_contract::{
+    Call, Form, Keep, Reply,
+    events::{ToolCall, ToolResult},
+};
 use serde_json::Value;
 
-use super::{Events, When};
+use super::{EventLog, When};
 use crate::{Scrub, limits, prepare::Ready};
 
 /// How much of arguments and results goes into an event.
@@ -15,42 +18,56 @@ const BOUND: usize = 16 << 10;
 pub(crate) struct Record<'a>(Option<Open<'a>>);
 
 struct Open<'a> {
-    events: &'a Events,
+    events: &'a EventLog,
     began: Instant,
-    /// What both of its events begin with: whose call it is, and of what.
-    about: Fields,
+    about: About,
     only_looks: bool,
     denied: bool,
     failed: Option<String>,
 }
 
-impl Events {
+/// What both events of a call begin with.
+struct About {
+    agent: String,
+    call: String,
+    tool: String,
+    task: Option<String>,
+}
+
+impl EventLog {
     /// Records that a call begins.
     pub(crate) fn open(&self, scrub: &Scrub, name: &str, ready: &mut Ready<'_>, call: &Call) -> Record<'_> {
         if !self.is_on() {
             return Record(None);
         }
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
-        let about = Fields::after(Vec::with_capacity(256))
-            .text("agentId", call.session.agent.as_str())
-            .text("callId", call.id.as_str())
-            .text("tool", tool)
-            .text("toolName", tool)
-            .perhaps("taskId", self.0.as_ref().and_then(|stream| stream.head.task.as_deref()));
+        let about = About {
+            agent: call.session.agent.clone(),
+            call: call.id.clone(),
+            tool: tool.to_owned(),
+            task: self.0.as_ref().and_then(|stream| stream.head.task.clone()),
+        };
         // Most arguments are small and hold no secrets, and are written as they are.
-        let args = limits::json_within(&ready.args, BOUND)
-            .filter(|_| scrub.is_clean(&ready.args))
-            .unwrap_or_else(|| scrub.cleaned(small(&ready.args, Keep::Head)).to_string().into_bytes());
-        let profile = ready.slot.and_then(|slot| slot.entry.spec.profile);
-        let mut data = about.again(args.len() * 2 + 64).perhaps("profile", profile.map(helve_contract::Profile::name));
-        data = data.raw("args", &args).raw("params", &args);
-        if !ready.notes.is_empty() {
-            data = data.value("notes", &notes(scrub, &ready.notes));
-        }
+        let args = if limits::fits(&ready.args, BOUND) && scrub.is_clean(&ready.args) {
+            ready.args.clone()
+        } else {
+            scrub.cleaned(small(&ready.args, Keep::Head))
+        };
+        let event = ToolCall {
+            agent_id: about.agent.clone(),
+            call_id: about.call.clone(),
+            tool: about.tool.clone(),
+            tool_name: about.tool.clone(),
+            task_id: about.task.clone(),
+            profile: ready.slot.and_then(|slot| slot.entry.spec.profile),
+            params: args.clone(),
+            args,
+            notes: notes(scrub, &ready.notes),
+        };
         // What changes something is on record before it begins. What only looks may be recorded in one go with its end,
         // which is before anybody hears of it; one that takes a while is recorded when it begins to wait.
         let only_looks = ready.slot.is_some_and(|slot| slot.entry.spec.effects.is_read_only());
-        let recorded = self.put("tool.call", data.done(), if only_looks { When::WithNext } else { When::Now });
+        let recorded = self.put(event.into(), if only_looks { When::WithNext } else { When::Now });
         let failed = recorded.err().map(|error| error.to_string());
         Record(Some(Open { events: self, began: Instant::now(), about, only_looks, denied: false, failed }))
     }
@@ -84,7 +101,7 @@ impl Record<'_> {
         let mut all_notes = notes(scrub, &reply.repairs);
         all_notes.extend(notes(scrub, &reply.notes));
         let ended = Ended { result, is_error: reply.is_error, reply: Some(reply), notes: all_notes };
-        let failed = open.end(&ended);
+        let failed = open.end(ended);
         if let Some(error) = open.failed.take().or(failed) {
             reply.notes.push(format!("the event could not be recorded: {error}"));
         }
@@ -95,7 +112,7 @@ impl Record<'_> {
 impl Drop for Record<'_> {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            open.end(&Ended { result: "cancelled".into(), is_error: true, reply: None, notes: Vec::new() });
+            open.end(Ended { result: "cancelled".into(), is_error: true, reply: None, notes: Vec::new() });
         }
     }
 }
@@ -104,35 +121,35 @@ struct Ended<'a> {
     result: Value,
     is_error: bool,
     reply: Option<&'a Reply>,
-    notes: Vec<Cow<'a, str>>,
+    notes: Vec<String>,
 }
 
 impl Open<'_> {
     /// Says what went wrong with recording, if something did.
-    fn end(&self, ended: &Ended<'_>) -> Option<String> {
-        let length = ended.result.as_str().map_or(BOUND / 4, str::len);
-        let mut data = self.about.again(length + 256);
-        if self.denied {
-            data = data.value("denied", &true);
-        }
-        data = match &ended.result {
-            Value::String(text) => data.text("result", text),
-            other => data.value("result", other),
+    fn end(&self, ended: Ended<'_>) -> Option<String> {
+        let Ended { result, is_error, reply, notes } = ended;
+        let event = ToolResult {
+            agent_id: self.about.agent.clone(),
+            call_id: self.about.call.clone(),
+            tool: self.about.tool.clone(),
+            tool_name: self.about.tool.clone(),
+            task_id: self.about.task.clone(),
+            denied: self.denied,
+            result,
+            is_error,
+            duration_ms: self.began.elapsed().as_micros() as f64 / 1000.0,
+            exit: reply.and_then(|it| it.exit),
+            wall: reply.and_then(|it| it.wall.clone()),
+            notes,
+            spill: reply.and_then(|it| it.spill.clone()),
         };
-        let data = data
-            .value("isError", &ended.is_error)
-            .value("durationMs", &(self.began.elapsed().as_micros() as f64 / 1000.0))
-            .value("exit", &ended.reply.and_then(|it| it.exit))
-            .value("wall", &ended.reply.and_then(|it| it.wall.as_ref()))
-            .value("notes", &ended.notes)
-            .value("spill", &ended.reply.and_then(|it| it.spill.as_ref()));
         let when = if self.only_looks { When::Gathered } else { When::Now };
-        self.events.put("tool.result", data.done(), when).err().map(|error| error.to_string())
+        self.events.put(event.into(), when).err().map(|error| error.to_string())
     }
 }
 
-fn notes<'a>(scrub: &Scrub, notes: &'a [String]) -> Vec<Cow<'a, str>> {
-    notes.iter().map(|note| scrub.text(note)).collect()
+fn notes(scrub: &Scrub, notes: &[String]) -> Vec<String> {
+    notes.iter().map(|note| scrub.text(note).into_owned()).collect()
 }
 
 fn small(value: &Value, keep: Keep) -> Value {

@@ -10,7 +10,7 @@ mod value;
 
 use std::borrow::Cow;
 
-use helve_contract::{Form, Reply};
+use helve_contract::{Event, Form, Reply};
 use serde_json::Value;
 
 use forms::Needle;
@@ -100,6 +100,11 @@ impl Scrub {
             self.value(&mut value);
         }
         value
+    }
+
+    /// The event without secrets.
+    pub(crate) fn event(&self, event: &Event) -> Event {
+        event.with_data(&self.cleaned(event.data()))
     }
 
     /// Whether a value may be recorded as it is.

@@ -8,9 +8,9 @@ use std::{
 use futures::FutureExt;
 use helve_contract::{
     Call, Effects, Entry, Error, Keep, PathRules, PortSet, Ports, Reading, Reply, Session, Spec, Workspace,
-    ports::NoHost,
+    events::EventRecord, ports::NoHost,
 };
-use helve_engine::{Builder, Dialect, Engine, Events, Limit, Limits, Mode, Role, Words};
+use helve_engine::{Builder, Dialect, Engine, EventLog, Limit, Limits, Mode, Role, Words};
 use serde_json::{Value, json};
 
 /// What the events said, in order.
@@ -18,9 +18,12 @@ use serde_json::{Value, json};
 pub(crate) struct Ear(Arc<Mutex<Vec<Value>>>);
 
 impl Ear {
-    pub(crate) fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> EventLog {
         let heard = self.0.clone();
-        Events::callback("run-1", Arc::new(move |event: &Value| heard.lock().unwrap().push(event.clone())))
+        EventLog::callback(
+            "run-1",
+            Arc::new(move |event: &EventRecord| heard.lock().unwrap().push(serde_json::to_value(event).unwrap())),
+        )
     }
 
     pub(crate) fn heard(&self) -> Vec<Value> {

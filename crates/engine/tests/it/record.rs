@@ -3,8 +3,8 @@
 use std::{fs, sync::Arc};
 
 use futures::FutureExt;
-use helve_contract::Call;
-use helve_engine::Events;
+use helve_contract::{Call, events::EventRecord};
+use helve_engine::EventLog;
 use serde_json::{Value, json};
 
 use crate::house::{Ear, builder, call};
@@ -80,7 +80,8 @@ async fn an_event_tells_all_but_secrets() {
 
 #[tokio::test]
 async fn a_record_that_fails_is_only_noted() {
-    let engine = builder().events(Events::callback("r", Arc::new(|_: &Value| panic!("no room")))).build().unwrap();
+    let engine =
+        builder().events(EventLog::callback("r", Arc::new(|_: &EventRecord| panic!("no room")))).build().unwrap();
     let reply = engine.run("Say", json!({ "text": "hi" }), call()).await;
     assert_eq!((reply.text.as_str(), reply.is_error), ("hi", false));
     assert_eq!(reply.notes, ["the event could not be recorded: the listener panicked"]);
@@ -91,7 +92,7 @@ async fn a_file_goes_on_where_it_stopped() {
     let path = std::env::temp_dir().join(format!("helve-it-events-{}.ndjson", std::process::id()));
     _ = fs::remove_file(&path);
     for _ in 0..2 {
-        let engine = builder().events(Events::file(&path, "run-1").unwrap()).build().unwrap();
+        let engine = builder().events(EventLog::file(&path, "run-1").unwrap()).build().unwrap();
         engine.run("Say", json!({ "text": "hi" }), call()).await;
     }
     let text = fs::read_to_string(&path).unwrap();
@@ -105,7 +106,7 @@ async fn a_file_goes_on_where_it_stopped() {
 async fn a_call_that_only_looks_is_on_record_as_soon_as_it_waits() {
     let path = std::env::temp_dir().join(format!("helve-it-waits-{}.ndjson", std::process::id()));
     _ = fs::remove_file(&path);
-    let engine = builder().events(Events::file(&path, "run-1").unwrap()).build().unwrap();
+    let engine = builder().events(EventLog::file(&path, "run-1").unwrap()).build().unwrap();
     let kinds = || {
         let text = fs::read_to_string(&path).unwrap();
         let kind = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type"].take();
@@ -123,7 +124,7 @@ async fn a_call_that_only_looks_is_on_record_as_soon_as_it_waits() {
 async fn many_calls_that_only_look_can_be_recorded_together() {
     let path = std::env::temp_dir().join(format!("helve-it-gather-{}.ndjson", std::process::id()));
     _ = fs::remove_file(&path);
-    let engine = builder().events(Events::file(&path, "run-1").unwrap()).build().unwrap();
+    let engine = builder().events(EventLog::file(&path, "run-1").unwrap()).build().unwrap();
     let count = || fs::read_to_string(&path).unwrap().lines().count();
     let ask = async |name: &str, args: Value| _ = engine.run(name, args, call()).await;
     engine.events().gather(true);

@@ -18,8 +18,7 @@ mod wasi2;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use helve_contract::{Entry, Result};
-use serde_json::Value;
+use helve_contract::{Entry, Result, events::WasmCall};
 
 pub use self::definition::Definition;
 pub use helve_contract::Profile;
@@ -60,7 +59,7 @@ impl Settings {
 }
 
 /// Takes the record of each call: `{request_id, operation, tool_name, profile, mounts}`.
-pub type Audit = Arc<dyn Fn(&Value) + Send + Sync>;
+pub type Audit = Arc<dyn Fn(&WasmCall) + Send + Sync>;
 
 /// Compiles a module and returns it as a tool.
 pub fn load(settings: Settings, audit: Audit) -> Result<Entry> {

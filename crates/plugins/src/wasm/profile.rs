@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use helve_contract::{Access, Effects, Profile, Result, Root, SafePath, Workspace};
-use serde_json::{Value, json};
+use helve_contract::{
+    Access, Effects, Profile, Result, Root, SafePath, Workspace,
+    events::{MountAccess, MountInfo},
+};
 
 /// What a profile means for a module.
 pub(super) trait ModuleProfile: Sized {
@@ -77,7 +79,8 @@ pub(super) struct Mount {
 
 impl Mount {
     /// For the audit record.
-    pub(super) fn told(&self) -> Value {
-        json!({"path": self.name, "access": if self.access == Access::Write { "rw" } else { "ro" }})
+    pub(super) fn told(&self) -> MountInfo {
+        let access = if self.access == Access::Write { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
+        MountInfo { path: self.name.clone(), access }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use helve_contract::{Call, CancellationToken, Entry, Error, PortSet, Reply, Result, Spec};
+use helve_contract::{Call, CancellationToken, Entry, Error, PortSet, Reply, Result, Spec, events::WasmCall};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -159,20 +159,21 @@ impl Tool {
             () = tokio::time::sleep(deadline) => return Err(Error::Timeout(deadline)),
         };
         let mut reply = self.told(run)?;
-        reply.notes.push(format!("audit {record}"));
+        // A record of names and paths can always be written.
+        reply.notes.push(format!("audit {}", serde_json::to_string(&record).unwrap_or_default()));
         Ok(reply)
     }
 
-    fn record(&self, mounts: &[Mount]) -> Value {
+    fn record(&self, mounts: &[Mount]) -> WasmCall {
         let Definition { name, profile, .. } = &self.definition;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        json!({
-            "request_id": format!("{name}-{number}"),
-            "operation": self.definition.operation(),
-            "tool_name": name,
-            "profile": profile,
-            "mounts": mounts.iter().map(Mount::told).collect::<Vec<_>>(),
-        })
+        WasmCall {
+            request_id: format!("{name}-{number}"),
+            operation: self.definition.operation().to_owned(),
+            tool_name: name.clone(),
+            profile: *profile,
+            mounts: mounts.iter().map(Mount::told).collect(),
+        }
     }
 
     /// What a run means to whoever called.

@@ -136,7 +136,7 @@ impl Desk {
         let mut settings = Settings::new(module, definition(profile));
         change(&mut settings);
         let audit = self.audit.clone();
-        wasm::load(settings, Arc::new(move |record| audit.lock().unwrap().push(record.clone())))
+        wasm::load(settings, Arc::new(move |record| audit.lock().unwrap().push(serde_json::to_value(record).unwrap())))
     }
 
     /// What one call of a module with the usual limits says; an error in brackets.

@@ -3,18 +3,16 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    fs,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::Path,
     process::ExitCode,
     time::Duration,
 };
 
 use helve_agent::forge::Home;
+use helve_contract::events::{Event, EventRecord};
 use helve_tools::artifacts::{
     ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Choice, draw::Canvas, home, known, visitor};
 use crate::{
@@ -124,34 +122,24 @@ pub(crate) async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
         None => None,
     };
     let requests = ChangeRequest::all(&room).await?.into_iter().map(|it| it.front).collect();
-    Ok(Seen { state: room.state().await?, dag, status, requests, lines: last_lines(&home.events(run)?) })
+    Ok(Seen { state: room.state().await?, dag, status, requests, lines: last_lines(home.recent_events(run, RECENT)) })
 }
 
-/// How much of the record is looked at for what agents did last.
-const TAIL: u64 = 256 << 10;
+/// How many of the last events are read for what agents did last.
+const RECENT: usize = 500;
 
 /// What the agents of tasks said or did last, by the end of the record.
-fn last_lines(record: &Path) -> HashMap<String, String> {
-    let tail = || -> io::Result<Vec<u8>> {
-        let mut file = fs::File::open(record)?;
-        let from = file.metadata()?.len().saturating_sub(TAIL);
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
+fn last_lines(records: Vec<EventRecord>) -> HashMap<String, String> {
     let mut lines = HashMap::new();
-    // The first line may be half of one, which is no JSON and left out.
-    for line in tail().unwrap_or_default().split(|it| *it == b'\n') {
-        let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
-        let Some(task) = event["taskId"].as_str() else { continue };
-        let text = match event["type"].as_str() {
-            Some("task.progress") => event["data"]["content"].as_str().and_then(|it| it.trim().lines().next_back()),
-            Some("tool.call") => event["data"]["toolName"].as_str(),
+    for record in records {
+        let Some(task) = record.task else { continue };
+        let text = match &record.event {
+            Event::TaskProgress(it) => it.content.trim().lines().next_back(),
+            Event::ToolCall(it) => Some(it.tool_name.as_str()),
             _ => None,
         };
         if let Some(text) = text {
-            lines.insert(task.to_owned(), harmless(&text.chars().take(100).collect::<String>()).into_owned());
+            lines.insert(task, harmless(&text.chars().take(100).collect::<String>()).into_owned());
         }
     }
     lines

@@ -9,7 +9,7 @@ use std::{
 };
 
 use helve_agent::forge::{Diary, Executor, Home, Settings as Executing, Summary};
-use helve_contract::{CancellationToken, Error, Tool as _};
+use helve_contract::{CancellationToken, Error, Tool as _, events::ArtifactKind};
 use helve_tools::artifacts::{CreateSpec, CreateTask, Room, RunStatus, SetDag};
 
 use super::{Choice, home, known, visitor};
@@ -216,26 +216,26 @@ async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
         let content = fs::read_to_string(&path)?;
         let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let kept = match kind {
-            "specs" => CreateSpec { filename: name.clone(), content }.run(&call).await,
+            ArtifactKind::Spec => CreateSpec { filename: name.clone(), content }.run(&call).await,
             _ => {
                 let task_id = name.strip_suffix(".md").unwrap_or(&name).to_owned();
                 CreateTask { task_id, content }.run(&call).await
             }
         };
         let kept = kept.map_err(|error| Fault::failed(format!("{}: {error}", path.display())))?;
-        diary.written(kept["path"].as_str().unwrap_or_default(), kind.trim_end_matches('s'));
+        diary.written(kept["path"].as_str().unwrap_or_default(), kind);
     }
     let kept = SetDag { dag }.run(&call).await?;
-    diary.written(kept["path"].as_str().unwrap_or_default(), "dag");
+    diary.written(kept["path"].as_str().unwrap_or_default(), ArtifactKind::Dag);
     super::plan::finalized(&Room::of(&call)?, home, &run).await?;
     Ok(run)
 }
 
 /// The documents of a plan in a folder.
-fn documents(folder: &Path) -> Result<Vec<(&'static str, PathBuf)>, Fault> {
+fn documents(folder: &Path) -> Result<Vec<(ArtifactKind, PathBuf)>, Fault> {
     let mut found = Vec::new();
-    for kind in ["specs", "tasks"] {
-        let dir = folder.join(kind);
+    for (kind, name) in [(ArtifactKind::Spec, "specs"), (ArtifactKind::Task, "tasks")] {
+        let dir = folder.join(name);
         if dir.is_dir() {
             for entry in fs::read_dir(dir)? {
                 let path = entry?.path();

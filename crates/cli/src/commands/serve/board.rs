@@ -8,8 +8,12 @@ use std::{
 
 use helve_contract::{
     Call, Error, Result, async_trait,
+    events::{
+        ApprovalAnswer, ApprovalAsked, ApprovalDecided, ApprovalKind, SessionSetting, SessionTodos, ShownArgument,
+        ShownQuestion,
+    },
     jiff::Timestamp,
-    ports::{self, Todo, User, Verdict},
+    ports::{self, Choice, Todo, User, Verdict},
 };
 use helve_engine::{Answer, Approver, Mode, Question};
 use serde::Deserialize;
@@ -59,7 +63,7 @@ struct Kept {
 struct Waiting {
     id: String,
     dialect: String,
-    shown: Value,
+    shown: ApprovalAsked,
     /// How many answers a question wants, each of one or of several; `None`: it wants a yes or a no.
     wants: Option<Vec<Count>>,
     answer: oneshot::Sender<Said>,
@@ -138,7 +142,7 @@ impl Board {
         let (said, word, reason) = read(given, wants.as_deref())?;
         let asked = kept.waiting.remove(place);
         if asked.answer.send(said).is_err() {
-            self.note(&mut kept, (&asked.dialect, &asked.shown), "gone", None);
+            self.note(&mut kept, (&asked.dialect, &asked.shown), ApprovalAnswer::Gone, None);
             return Err(No::conflict("nobody waits for this answer any more"));
         }
         self.note(&mut kept, (&asked.dialect, &asked.shown), word, reason.as_deref());
@@ -151,22 +155,27 @@ impl Board {
         kept.closed = true;
         // Whoever waits hears that nobody will answer.
         for asked in std::mem::take(&mut kept.waiting) {
-            self.note(&mut kept, (&asked.dialect, &asked.shown), "gone", None);
+            self.note(&mut kept, (&asked.dialect, &asked.shown), ApprovalAnswer::Gone, None);
         }
     }
 
     /// Puts a question up, and waits. The error says why there is no answer.
-    async fn put(&self, call: &Call, mut shown: Value, wants: Option<Vec<Count>>) -> Result<Said, &'static str> {
+    async fn put(
+        &self,
+        call: &Call,
+        mut shown: ApprovalAsked,
+        wants: Option<Vec<Count>>,
+    ) -> Result<Said, &'static str> {
         if self.bench.upgrade().is_some_and(|it| it.is_alone(&call.session.id)) && !self.hub.is_watched() {
             return Err(NOBODY);
         }
         let id = state::random_id().map_err(|_| "no question could be asked")?;
         let dialect = self.dialect(&call.session.id);
-        shown["id"] = id.as_str().into();
-        shown["at"] = Timestamp::now().to_string().into();
-        shown["dialect"] = dialect.as_str().into();
-        shown["session"] = call.session.id.as_str().into();
-        shown["agent"] = call.session.agent.as_str().into();
+        shown.id.clone_from(&id);
+        shown.at = Timestamp::now();
+        shown.dialect.clone_from(&dialect);
+        shown.session.clone_from(&call.session.id);
+        shown.agent.clone_from(&call.session.agent);
         let (answer, answered) = oneshot::channel();
         {
             let mut kept = self.lock();
@@ -179,7 +188,7 @@ impl Board {
             let asked = Waiting { id: id.clone(), dialect: dialect.clone(), shown: shown.clone(), wants, answer };
             kept.waiting.push(asked);
         }
-        self.hub.tell("approval.asked", &dialect, shown);
+        self.hub.tell(&dialect, shown);
         // Whatever ends the wait, the question does not stay.
         let _pin = Pin { board: self, id, since: Instant::now() };
         // The gate has the same patience, and the better words; questions have no gate.
@@ -191,7 +200,7 @@ impl Board {
     }
 
     /// Takes a question down that nobody answered.
-    fn take_down(&self, id: &str, how: &str) {
+    fn take_down(&self, id: &str, how: ApprovalAnswer) {
         let mut kept = self.lock();
         if let Some(place) = kept.waiting.iter().position(|it| it.id == id) {
             let asked = kept.waiting.remove(place);
@@ -200,18 +209,24 @@ impl Board {
     }
 
     /// Remembers how a question ended, and tells it.
-    fn note(&self, kept: &mut Kept, (dialect, shown): (&str, &Value), answer: &str, reason: Option<&str>) {
+    fn note(
+        &self,
+        kept: &mut Kept,
+        (dialect, shown): (&str, &ApprovalAsked),
+        answer: ApprovalAnswer,
+        reason: Option<&str>,
+    ) {
         let decided = json!({
-            "id": shown["id"], "kind": shown["kind"], "tool": shown["tool"], "summary": shown["summary"],
-            "session": shown["session"], "at": shown["at"], "decided_at": Timestamp::now().to_string(),
+            "id": shown.id, "kind": shown.kind, "tool": shown.tool, "summary": shown.summary,
+            "session": shown.session, "at": shown.at, "decided_at": Timestamp::now().to_string(),
             "answer": answer, "reason": reason,
         });
         kept.decided.push_back(decided);
         while kept.decided.len() > REMEMBERED {
             kept.decided.pop_front();
         }
-        let data = json!({ "id": shown["id"], "session": shown["session"], "answer": answer, "reason": reason });
-        self.hub.tell("approval.decided", dialect, data);
+        let (id, session, reason) = (shown.id.clone(), shown.session.clone(), reason.map(str::to_owned));
+        self.hub.tell(dialect, ApprovalDecided { id, session, answer, reason });
     }
 
     /// The dialect of a session; clients of MCP all speak the configured one.
@@ -236,22 +251,22 @@ impl Drop for Pin<'_> {
     fn drop(&mut self) {
         // The gate began to wait a moment before.
         let late = self.since.elapsed() + LATE >= self.board.patience;
-        self.board.take_down(&self.id, if late { "timeout" } else { "gone" });
+        self.board.take_down(&self.id, if late { ApprovalAnswer::Timeout } else { ApprovalAnswer::Gone });
     }
 }
 
 /// Reads an answer to a question that wants these.
-fn read(given: Given, wants: Option<&[Count]>) -> Result<(Said, &'static str, Option<String>), No> {
+fn read(given: Given, wants: Option<&[Count]>) -> Result<(Said, ApprovalAnswer, Option<String>), No> {
     if given.reason.as_ref().is_some_and(|it| it.len() > LONGEST) {
         return Err(No::bad(format!("a reason has {LONGEST} bytes at most")));
     }
     match (given.answer, given.answers, wants) {
         (Some(Word::Deny), None, _) => {
             let why = given.reason.clone().unwrap_or_default();
-            Ok((Said::Answer(Answer::Deny(why)), "deny", given.reason))
+            Ok((Said::Answer(Answer::Deny(why)), ApprovalAnswer::Deny, given.reason))
         }
-        (Some(Word::Once), None, None) => Ok((Said::Answer(Answer::Once), "once", given.reason)),
-        (Some(Word::Session), None, None) => Ok((Said::Answer(Answer::Session), "session", given.reason)),
+        (Some(Word::Once), None, None) => Ok((Said::Answer(Answer::Once), ApprovalAnswer::Once, given.reason)),
+        (Some(Word::Session), None, None) => Ok((Said::Answer(Answer::Session), ApprovalAnswer::Session, given.reason)),
         (None, Some(answers), Some(wants)) => {
             if answers.len() != wants.len() {
                 return Err(No::bad(format!("answers must have {} lists, one a question", wants.len())));
@@ -262,7 +277,7 @@ fn read(given: Given, wants: Option<&[Count]>) -> Result<(Said, &'static str, Op
             if answers.iter().flatten().map(String::len).sum::<usize>() > LONGEST {
                 return Err(No::bad(format!("answers have {LONGEST} bytes at most")));
             }
-            Ok((Said::Words(answers), "answered", given.reason))
+            Ok((Said::Words(answers), ApprovalAnswer::Answered, given.reason))
         }
         (_, _, None) => Err(No::bad("this is about a call: answer must be once, session or deny")),
         (_, _, Some(_)) => Err(No::bad("this is a question: send answers, a list for each, or answer: deny")),
@@ -272,12 +287,23 @@ fn read(given: Given, wants: Option<&[Count]>) -> Result<(Said, &'static str, Op
 #[async_trait]
 impl Approver for Board {
     async fn ask(&self, question: &Question, call: &Call) -> Answer {
-        let shown = json!({
-            "kind": "approval", "tool": question.tool, "summary": question.summary, "commands": question.commands,
-            "paths": question.paths, "diff": question.diff, "rules": question.rules, "broader": question.broader,
-            "arguments": question.arguments.iter().map(|it| json!({ "name": it.name, "text": it.text })).collect::<Vec<_>>(), "folder": question.folder, "why": question.why,
-            "grant": question.grant, "effects": question.effects.names().collect::<Vec<_>>(),
-        });
+        let argument = |it: &helve_engine::Argument| ShownArgument { name: it.name.clone(), text: it.text.clone() };
+        let shown = ApprovalAsked {
+            kind: ApprovalKind::Approval,
+            commands: question.commands.clone(),
+            paths: question.paths.clone(),
+            diff: question.diff.clone(),
+            rules: Some(question.rules.clone()),
+            broader: Some(question.broader.clone()),
+            arguments: Some(question.arguments.iter().map(argument).collect()),
+            folder: question.folder.clone(),
+            why: question.why.clone(),
+            grant: question.grant.clone(),
+            effects: question.effects.names().map(str::to_owned).collect(),
+            questions: None,
+            plan: None,
+            ..asked(&question.tool, &question.summary, Vec::new(), None)
+        };
         match self.put(call, shown, None).await {
             Ok(Said::Answer(answer)) => answer,
             Ok(Said::Words(_)) => Answer::Deny(String::new()),
@@ -289,10 +315,11 @@ impl Approver for Board {
 #[async_trait]
 impl User for Board {
     async fn ask(&self, call: &Call, questions: &[ports::Question]) -> Result<BTreeMap<String, String>> {
-        let listed = questions.iter().map(|it| {
-            json!({
-                "question": it.question, "header": it.header, "options": it.options, "multi": it.multi_select,
-            })
+        let listed = questions.iter().map(|it| ShownQuestion {
+            question: it.question.clone(),
+            header: it.header.clone(),
+            options: it.options.clone(),
+            multi: it.multi_select,
         });
         let summary = questions.first().map(|it| it.question.clone()).unwrap_or_default();
         let shown = asked("AskUserQuestion", &summary, listed.collect(), None);
@@ -311,8 +338,8 @@ impl User for Board {
     }
 
     async fn show_todos(&self, call: &Call, todos: &[Todo]) {
-        let data = json!({ "session": call.session.id, "todos": todos });
-        self.hub.tell("session.todos", &self.dialect(&call.session.id), data);
+        let event = SessionTodos { session: call.session.id.clone(), todos: todos.to_vec() };
+        self.hub.tell(&self.dialect(&call.session.id), event);
     }
 
     async fn planning(&self, call: &Call) -> bool {
@@ -321,14 +348,17 @@ impl User for Board {
     }
 
     async fn approve_plan(&self, call: &Call, plan: &str) -> Result<Verdict> {
-        let options = json!([
-            { "label": GO_ON, "description": "The plan is carried out." },
-            { "label": ACCEPT_EDITS, "description": "The plan is carried out, and changes of files need no approval." },
-            { "label": CHANGE, "description": "Write what should be different." },
-        ]);
-        let question = json!({
-            "question": "Go on with this plan?", "header": "Plan", "options": options, "multi": false,
-        });
+        let options = [
+            (GO_ON, "The plan is carried out."),
+            (ACCEPT_EDITS, "The plan is carried out, and changes of files need no approval."),
+            (CHANGE, "Write what should be different."),
+        ];
+        let question = ShownQuestion {
+            question: "Go on with this plan?".to_owned(),
+            header: "Plan".to_owned(),
+            options: options.map(|(label, about)| Choice { label: label.into(), description: about.into() }).into(),
+            multi: false,
+        };
         let shown = asked("ExitPlanMode", "Go on with this plan?", vec![question], Some(bounded(plan)));
         let verdict = match self.put(call, shown, Some(vec![Count::One])).await {
             Ok(Said::Words(answers)) => match answers.concat().join(", ").as_str() {
@@ -359,18 +389,37 @@ impl User for Board {
     async fn set_setting(&self, call: &Call, name: &str, value: Value) -> Result<Value> {
         let session = &call.session.id;
         let (before, now) = self.knobs.set(session, name, value)?;
-        let data = json!({ "session": session, "setting": name, "value": now });
-        self.hub.tell("session.setting", &self.dialect(session), data);
+        let event = SessionSetting { session: session.clone(), setting: name.to_owned(), value: now };
+        self.hub.tell(&self.dialect(session), event);
         Ok(before)
     }
 }
 
 /// A question with answers to choose from, as it is shown.
-fn asked(tool: &str, summary: &str, questions: Vec<Value>, plan: Option<String>) -> Value {
-    json!({
-        "kind": "question", "tool": tool, "summary": summary, "commands": [], "paths": [], "diff": null,
-        "folder": null, "why": "the model asks", "grant": "", "effects": [], "questions": questions, "plan": plan,
-    })
+fn asked(tool: &str, summary: &str, questions: Vec<ShownQuestion>, plan: Option<String>) -> ApprovalAsked {
+    ApprovalAsked {
+        kind: ApprovalKind::Question,
+        tool: tool.to_owned(),
+        summary: summary.to_owned(),
+        commands: Vec::new(),
+        paths: Vec::new(),
+        diff: None,
+        rules: None,
+        broader: None,
+        arguments: None,
+        folder: None,
+        why: "the model asks".to_owned(),
+        grant: String::new(),
+        effects: Vec::new(),
+        questions: Some(questions),
+        plan: Some(plan),
+        // The board fills in the rest when it puts the question up.
+        id: String::new(),
+        at: Timestamp::default(),
+        dialect: String::new(),
+        session: String::new(),
+        agent: String::new(),
+    }
 }
 
 /// As much of a text as is shown.

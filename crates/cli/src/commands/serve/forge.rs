@@ -7,7 +7,11 @@ use std::{
 };
 
 use helve_agent::forge::{Home, Summary};
-use helve_contract::{CancellationToken, jiff::Timestamp};
+use helve_contract::{
+    CancellationToken,
+    events::{ForgeEnded, ForgeStarted},
+    jiff::Timestamp,
+};
 use helve_tools::artifacts::{
     ChangeRequest, Dag, Document, NodeKind, RequestStatus, Room, Status, Task, Walkthrough, name,
 };
@@ -23,6 +27,9 @@ use crate::{
 
 /// How long agents have to end when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// The dialect of planned runs, as events name it.
+const DIALECT: &str = "forge";
 
 /// The runs that are executed in this process.
 pub(super) struct Forge {
@@ -152,12 +159,12 @@ impl Site {
         })?;
         let (cancel, hub, named) = (self.forge.closing.child_token(), self.hub.clone(), run.to_owned());
         let stop = cancel.clone();
-        hub.tell("forge.started", "forge", json!({ "run": run }));
+        hub.tell(DIALECT, ForgeStarted { run: run.to_owned() });
         let work = tokio::spawn(async move {
             let ended = forge::execute(&executor, &stop).await;
             // Whoever hears of the end finds the repository free.
             drop(executor);
-            hub.tell("forge.ended", "forge", told(&named, ended));
+            hub.tell(DIALECT, told(&named, ended));
         });
         self.forge.lock().insert(run.to_owned(), (cancel, work));
         Ok(json!({ "run": run }))
@@ -215,13 +222,29 @@ impl Site {
 }
 
 /// How an execution ended.
-fn told(run: &str, ended: Result<Summary, Fault>) -> Value {
+fn told(run: &str, ended: Result<Summary, Fault>) -> ForgeEnded {
+    let run = run.to_owned();
     match ended {
-        Ok(it) => json!({
-            "run": run, "state": it.status, "merged": it.merged, "total": it.total, "exhausted": it.exhausted,
-            "waiting": it.waiting, "remarks": it.remarks, "error": null,
-        }),
-        Err(fault) => json!({ "run": run, "state": null, "error": fault.to_string() }),
+        Ok(it) => ForgeEnded {
+            run,
+            state: Some(it.status.into()),
+            merged: Some(it.merged as u64),
+            total: Some(it.total as u64),
+            exhausted: Some(it.exhausted),
+            waiting: Some(it.waiting),
+            remarks: Some(it.remarks),
+            error: None,
+        },
+        Err(fault) => ForgeEnded {
+            run,
+            state: None,
+            merged: None,
+            total: None,
+            exhausted: None,
+            waiting: None,
+            remarks: None,
+            error: Some(fault.to_string()),
+        },
     }
 }
 

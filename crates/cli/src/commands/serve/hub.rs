@@ -12,9 +12,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use helve_contract::jiff::Timestamp;
+use helve_contract::{
+    events::{Event, EventOrigin, EventRecord, EventSource, NewEvent, ToolCall, ToolResult},
+    json::Fields,
+};
+use helve_engine::MemoryEvents;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+/// The one stream of a server.
+const STREAM: &str = "server";
 
 /// How many events are kept, and how many bytes of them.
 const MOST: usize = 2000;
@@ -33,8 +40,8 @@ const WATCHED: Duration = Duration::from_secs(60);
 
 /// The last events, and numbers about all.
 pub(super) struct Hub {
+    events: MemoryEvents,
     kept: Mutex<Kept>,
-    changed: watch::Sender<()>,
     sessions: AtomicU64,
     began: Instant,
     /// When somebody last looked at the questions, or heard events.
@@ -43,13 +50,9 @@ pub(super) struct Hub {
 
 #[derive(Default)]
 struct Kept {
-    events: VecDeque<Bytes>,
-    bytes: usize,
-    /// How many there were before the first that is kept.
-    gone: u64,
     calls: BTreeMap<(String, &'static str), Tally>,
     /// What calls are about that have not ended: by run and call, oldest first.
-    open: VecDeque<(Value, Value, String)>,
+    open: VecDeque<(String, String, String)>,
     /// Calls that were refused, oldest first.
     denied: VecDeque<Value>,
 }
@@ -62,8 +65,8 @@ struct Tally {
 
 impl Hub {
     pub(super) fn new() -> Self {
-        let (kept, changed) = (Mutex::default(), watch::Sender::new(()));
-        Self { kept, changed, sessions: AtomicU64::new(0), began: Instant::now(), looked: Mutex::default() }
+        let (events, kept) = (MemoryEvents::with_limits(MOST, LARGEST), Mutex::default());
+        Self { events, kept, sessions: AtomicU64::new(0), began: Instant::now(), looked: Mutex::default() }
     }
 
     /// Somebody is there who would see a question.
@@ -86,10 +89,12 @@ impl Hub {
         _ = self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1));
     }
 
-    /// Tells something of our own.
-    pub(super) fn tell(&self, kind: &str, dialect: &str, data: Value) {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        self.hear(dialect, &json!({ "timestamp": now, "type": kind, "data": data }));
+    /// Adds an event of the server.
+    pub(super) fn tell(&self, dialect: &str, event: impl Into<Event>) {
+        self.add(NewEvent {
+            source: Some(EventSource { dialect: dialect.to_owned(), record: None }),
+            ..NewEvent::from(event)
+        });
     }
 
     /// The last calls that were refused, newest first.
@@ -97,39 +102,52 @@ impl Hub {
         self.lock().denied.iter().rev().cloned().collect()
     }
 
-    /// Takes an event in, with its number here and its dialect.
-    pub(super) fn hear(&self, dialect: &str, event: &Value) {
-        let mut event = event.clone();
-        let mut kept = self.lock();
-        if event["type"] == "tool.call" {
-            kept.begins(&event);
+    /// Adds a copy of an event that a session recorded.
+    pub(super) fn hear(&self, dialect: &str, record: &EventRecord) {
+        match &record.event {
+            Event::ToolCall(call) => self.lock().begins(&record.stream, call),
+            Event::ToolResult(result) => {
+                let mut kept = self.lock();
+                kept.count(result);
+                kept.ends(dialect, record, result);
+            }
+            _ => {}
         }
-        if event["type"] == "tool.result" {
-            kept.count(&event["data"]);
-            kept.ends(dialect, &event);
-        }
-        event["dialect"] = dialect.into();
-        event["at"] = (kept.last() + 1).into();
-        kept.push(event.to_string().into());
-        drop(kept);
-        self.changed.send_replace(());
+        let origin = EventOrigin {
+            id: record.id.clone(),
+            seq: record.seq,
+            stream: record.stream.clone(),
+            timestamp: record.timestamp.clone(),
+        };
+        self.add(NewEvent {
+            event: record.event.clone(),
+            task: record.task.clone(),
+            attempt: record.attempt.clone(),
+            source: Some(EventSource { dialect: dialect.to_owned(), record: Some(origin) }),
+            unknown: record.unknown.clone(),
+        });
+    }
+
+    fn add(&self, event: NewEvent) {
+        // Only the kernel's random numbers can fail here, and a stream for readers never fails what it reports.
+        _ = self.events.append_now(STREAM, vec![event]);
     }
 
     /// The first kept event after this number, with its own. A number that was never given is one of another process.
     pub(super) fn after(&self, number: u64) -> Option<(u64, Bytes)> {
-        let kept = self.lock();
-        let number = if number > kept.last() { 0 } else { number }.max(kept.gone);
-        Some((number + 1, kept.events.get((number - kept.gone) as usize)?.clone()))
+        let number = if number > self.last() { 0 } else { number };
+        let record = self.events.read_now(STREAM, number, 1).pop()?;
+        Some((record.seq, line(&record).into()))
     }
 
     /// The number of the last event.
     pub(super) fn last(&self) -> u64 {
-        self.lock().last()
+        self.events.last_now(STREAM)
     }
 
     /// Rings whenever something happened.
     pub(super) fn bell(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+        self.events.subscribe()
     }
 
     /// The numbers, as Prometheus reads them, with how many questions wait and how many conversations work.
@@ -164,43 +182,49 @@ impl Hub {
     }
 }
 
+/// An event as clients read it: the record that was copied, with its dialect and its number in this process.
+fn line(record: &EventRecord) -> Vec<u8> {
+    let source = record.source.as_ref();
+    let fields = Fields::after(Vec::with_capacity(512));
+    let fields = match source.and_then(|it| it.record.as_ref()) {
+        Some(origin) => fields
+            .text("eventId", &origin.id)
+            .value("seq", &origin.seq)
+            .text("timestamp", &origin.timestamp)
+            .text("type", record.event.name())
+            .text("runId", &origin.stream)
+            .perhaps("taskId", record.task.as_deref())
+            .perhaps("attemptId", record.attempt.as_deref()),
+        None => fields.text("timestamp", &record.timestamp).text("type", record.event.name()),
+    };
+    fields
+        .nested("data", |out| record.append_data(out))
+        .text("dialect", source.map_or("", |it| it.dialect.as_str()))
+        .value("at", &record.seq)
+        .done()
+}
+
 impl Kept {
-    fn last(&self) -> u64 {
-        self.gone + self.events.len() as u64
-    }
-
-    fn push(&mut self, event: Bytes) {
-        self.bytes += event.len();
-        self.events.push_back(event);
-        while self.events.len() > MOST || (self.bytes > LARGEST && self.events.len() > 1) {
-            let Some(oldest) = self.events.pop_front() else { return };
-            self.bytes -= oldest.len();
-            self.gone += 1;
-        }
-    }
-
-    fn begins(&mut self, event: &Value) {
-        let args = event["data"]["args"].to_string();
-        let about = args.chars().take(SUMMARY).collect();
-        self.open.push_back((event["runId"].clone(), event["data"]["callId"].clone(), about));
+    fn begins(&mut self, run: &str, call: &ToolCall) {
+        let about = call.args.to_string().chars().take(SUMMARY).collect();
+        self.open.push_back((run.to_owned(), call.call_id.clone(), about));
         if self.open.len() > OPEN {
             self.open.pop_front();
         }
     }
 
-    fn ends(&mut self, dialect: &str, event: &Value) {
-        let data = &event["data"];
-        let place = self.open.iter().position(|(run, call, _)| *run == event["runId"] && *call == data["callId"]);
+    fn ends(&mut self, dialect: &str, record: &EventRecord, result: &ToolResult) {
+        let place = self.open.iter().position(|(run, call, _)| *run == record.stream && *call == result.call_id);
         let about = place.and_then(|it| self.open.remove(it)).map(|(_, _, about)| about).unwrap_or_default();
-        if data["denied"] != true {
+        if !result.denied {
             return;
         }
-        let why = match &data["result"] {
+        let why = match &result.result {
             Value::String(text) => text.clone(),
             other => other["error"].as_str().map_or_else(|| other.to_string(), str::to_owned),
         };
         self.denied.push_back(json!({
-            "at": event["timestamp"], "dialect": dialect, "session": event["runId"], "tool": data["tool"],
+            "at": record.timestamp, "dialect": dialect, "session": record.stream, "tool": result.tool,
             "summary": about, "why": why.chars().take(WHY).collect::<String>(),
         }));
         if self.denied.len() > DENIED {
@@ -208,15 +232,15 @@ impl Kept {
         }
     }
 
-    fn count(&mut self, data: &Value) {
-        let outcome = if data["isError"] == true { "error" } else { "ok" };
-        let mut key: (String, _) = (data["tool"].as_str().unwrap_or_default().chars().take(64).collect(), outcome);
+    fn count(&mut self, result: &ToolResult) {
+        let outcome = if result.is_error { "error" } else { "ok" };
+        let mut key: (String, _) = (result.tool.chars().take(64).collect(), outcome);
         if !self.calls.contains_key(&key) && self.calls.len() >= TOOLS {
             "other".clone_into(&mut key.0);
         }
         let tally = self.calls.entry(key).or_default();
         tally.count += 1;
-        tally.seconds += data["durationMs"].as_f64().unwrap_or_default() / 1000.0;
+        tally.seconds += result.duration_ms / 1000.0;
     }
 }
 
@@ -232,22 +256,83 @@ fn resident() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use helve_contract::events::SessionStarted;
+
     use super::*;
 
-    fn ended(tool: &str, is_error: bool) -> Value {
-        json!({ "type": "tool.result", "data": { "tool": tool, "isError": is_error, "durationMs": 1.5 } })
+    fn record(event: impl Into<Event>) -> EventRecord {
+        EventRecord::new("evt_1".into(), "r", 7, "T".into(), NewEvent::from(event))
+    }
+
+    fn called(id: &str, args: Value) -> EventRecord {
+        record(ToolCall {
+            agent_id: "main".into(),
+            call_id: id.into(),
+            tool: "bash".into(),
+            tool_name: "bash".into(),
+            task_id: None,
+            profile: None,
+            args: args.clone(),
+            params: args,
+            notes: Vec::new(),
+        })
+    }
+
+    fn result(id: &str, tool: &str) -> ToolResult {
+        ToolResult {
+            agent_id: "main".into(),
+            call_id: id.into(),
+            tool: tool.into(),
+            tool_name: tool.into(),
+            task_id: None,
+            denied: false,
+            result: "no".into(),
+            is_error: true,
+            duration_ms: 1.5,
+            exit: None,
+            wall: None,
+            notes: Vec::new(),
+            spill: None,
+        }
+    }
+
+    fn ended(tool: &str, is_error: bool) -> EventRecord {
+        record(ToolResult { is_error, ..result("1", tool) })
     }
 
     #[test]
     fn goes_on_after_a_number_and_forgets_the_oldest() {
         let hub = Hub::new();
-        (0..MOST + 5).for_each(|_| hub.hear("solo", &json!({ "type": "tool.call" })));
-        let (number, event) = hub.after(0).unwrap();
-        assert_eq!(number, 6);
-        assert_eq!(&event[..], br#"{"type":"tool.call","dialect":"solo","at":6}"#);
+        (0..MOST + 5).for_each(|_| hub.hear("solo", &called("1", json!({}))));
+        assert_eq!(hub.after(0).unwrap().0, 6);
         let last = hub.last();
         assert_eq!(hub.after(last), None);
         assert_eq!(hub.after(last + 1000).unwrap().0, 6);
+    }
+
+    #[test]
+    fn an_event_has_its_dialect_and_its_number_behind_what_was_recorded() {
+        let hub = Hub::new();
+        let mut heard = called("1", json!({ "command": "ls" }));
+        heard.task = Some("t1".into());
+        hub.hear("solo", &heard);
+        hub.tell("claude", SessionStarted { session: "s1".into(), parent: None });
+        let text = |after| String::from_utf8(hub.after(after).unwrap().1.to_vec()).unwrap();
+        assert_eq!(
+            text(0),
+            concat!(
+                r#"{"eventId":"evt_1","seq":7,"timestamp":"T","type":"tool.call","runId":"r","taskId":"t1","#,
+                r#""data":{"agentId":"main","callId":"1","tool":"bash","toolName":"bash","args":{"command":"ls"},"#,
+                r#""params":{"command":"ls"}},"dialect":"solo","at":1}"#
+            )
+        );
+        let second = text(1);
+        let (time, rest) = second.split_at(r#"{"timestamp":"2026-11-18T06:00:00.000Z","#.len());
+        assert!(time.starts_with(r#"{"timestamp":"2"#) && time.ends_with(r#"Z","#), "{second}");
+        assert_eq!(
+            rest,
+            r#""type":"session.started","data":{"session":"s1","parent":null},"dialect":"claude","at":2}"#
+        );
     }
 
     #[test]
@@ -265,10 +350,8 @@ mod tests {
     #[test]
     fn a_refused_call_is_remembered_with_what_it_was_about() {
         let hub = Hub::new();
-        let event = |kind: &str, data: Value| json!({ "type": kind, "timestamp": "T", "runId": "r", "data": data });
-        hub.hear("solo", &event("tool.call", json!({ "callId": "1", "tool": "bash", "args": { "command": "rm x" } })));
-        let no = json!({ "callId": "1", "tool": "bash", "result": "no", "isError": true, "denied": true });
-        hub.hear("solo", &event("tool.result", no));
+        hub.hear("solo", &called("1", json!({ "command": "rm x" })));
+        hub.hear("solo", &record(ToolResult { denied: true, ..result("1", "bash") }));
         assert_eq!(
             hub.denied(),
             [json!({
@@ -276,7 +359,7 @@ mod tests {
                 "why": "no",
             })]
         );
-        hub.hear("solo", &event("tool.result", json!({ "callId": "2", "tool": "bash", "isError": true })));
+        hub.hear("solo", &record(result("2", "bash")));
         assert_eq!((hub.denied().len(), hub.lock().open.len()), (1, 0));
     }
 

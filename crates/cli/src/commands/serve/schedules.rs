@@ -8,6 +8,7 @@ use std::{
 
 use helve_agent::scheduler::{Happening, Observer};
 use helve_contract::{
+    events::TurnEnd,
     jiff::Timestamp,
     ports::{RunStatus, Schedule, ScheduleStatus},
 };
@@ -64,15 +65,15 @@ pub(super) fn observer(bench: &Arc<Bench>, turns: Arc<Turns>, usual: &str) -> Ob
             Happening::Ended(_, run) => {
                 if let Some(turn) = working.remove(&run.id) {
                     turn.over(match run.status {
-                        RunStatus::Success => "done",
-                        RunStatus::Refused => "refused",
-                        _ => "error",
+                        RunStatus::Success => TurnEnd::Done,
+                        RunStatus::Refused => TurnEnd::Refused,
+                        RunStatus::Running | RunStatus::Failed | RunStatus::Cancelled => TurnEnd::Error,
                     });
                 }
             }
             Happening::Lost(_, run) => {
                 if let Some(turn) = working.remove(&run.id) {
-                    turn.over("cancelled");
+                    turn.over(TurnEnd::Cancelled);
                 }
             }
             Happening::Skipped(..) | Happening::Trouble(_) => {}

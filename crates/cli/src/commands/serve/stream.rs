@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
-use helve_contract::CancellationToken;
+use helve_contract::{CancellationToken, events::KEEPALIVE};
 use helve_mcp::HttpReply;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{StatusCode, body::Frame};
@@ -84,7 +84,7 @@ impl Listener {
     /// Says that there is nothing to say.
     fn word(&self) -> Bytes {
         match self.manner {
-            Manner::Lines => format!("{}\n", json!({ "type": "keepalive", "at": self.hub.last() })),
+            Manner::Lines => format!("{}\n", json!({ "type": KEEPALIVE, "at": self.hub.last() })),
             Manner::Events => ": keepalive\n\n".to_owned(),
         }
         .into()

@@ -11,6 +11,7 @@ use futures::{FutureExt as _, future::join_all};
 use helve_agent::{Ended, Event, Wake, Watcher, scheduler::Deliver, scheduler::Fired};
 use helve_contract::{
     CancellationToken, Error, async_trait,
+    events::TurnEnd,
     ports::{Attachment, Delivery, InboxItem, Part, SessionRecord, Speaker},
 };
 use tokio::sync::{Notify, oneshot};
@@ -214,7 +215,7 @@ impl Talks {
                 let mut children = children.lock().unwrap_or_else(PoisonError::into_inner);
                 if *ended {
                     if let Some(turn) = children.remove(child) {
-                        turn.over("done");
+                        turn.over(TurnEnd::Done);
                     }
                 } else {
                     let turn = turns.begin(child, "", id.get().map(String::as_str));

@@ -7,6 +7,7 @@ use helve_contract::{
     jiff::{SignedDuration, Timestamp},
     ports::{AgentReport, AgentState, SessionRecord, State, TaskId, TaskInfo, Until},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -120,6 +121,17 @@ fn missing() -> No {
     No::missing("there is no such task; /api/tasks lists them")
 }
 
+/// The state of a command or an agent in the background, as the API has it.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum WorkState {
+    Running,
+    Ended,
+    TimedOut,
+    Stopped,
+    Failed,
+}
+
 fn shown(found: &Found, dialect: &str, session: &Session) -> Value {
     let (id, kind, what, ran, written) = match found {
         Found::Command(it) => (it.id.0.as_str(), "command", it.command.as_str(), it.ran, it.written),
@@ -127,16 +139,16 @@ fn shown(found: &Found, dialect: &str, session: &Session) -> Value {
     };
     let state = match found {
         Found::Command(it) => match &it.state {
-            State::Running => "running",
-            State::Ended(_) => "ended",
-            State::TimedOut(_) => "timed_out",
-            State::Stopped(_) => "stopped",
+            State::Running => WorkState::Running,
+            State::Ended(_) => WorkState::Ended,
+            State::TimedOut(_) => WorkState::TimedOut,
+            State::Stopped(_) => WorkState::Stopped,
         },
         Found::Agent(it) => match &it.state {
-            AgentState::Running => "running",
-            AgentState::Done => "ended",
-            AgentState::Failed(_) => "failed",
-            AgentState::Stopped => "stopped",
+            AgentState::Running => WorkState::Running,
+            AgentState::Done => WorkState::Ended,
+            AgentState::Failed(_) => WorkState::Failed,
+            AgentState::Stopped => WorkState::Stopped,
         },
     };
     let exit = match found {
@@ -145,7 +157,7 @@ fn shown(found: &Found, dialect: &str, session: &Session) -> Value {
     };
     let ran = SignedDuration::try_from(ran).unwrap_or_default();
     // Nobody knows when something ended that is over.
-    let started = Timestamp::now().checked_sub(ran).ok().filter(|_| state == "running");
+    let started = Timestamp::now().checked_sub(ran).ok().filter(|_| state == WorkState::Running);
     json!({
         "id": id, "kind": kind, "session": session.id, "dialect": dialect, "command": bounded(what), "state": state,
         "started": started, "seconds": ran.as_secs(), "exit": exit, "bytes": written,

@@ -5,9 +5,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use helve_agent::{Ended, Outcome};
-use helve_contract::ports::{Message, Part};
-use serde_json::{Value, json};
+use helve_agent::Outcome;
+use helve_contract::{
+    events::{SessionEnded, SessionMessage, SessionStarted, TurnEnd},
+    ports::{Message, Part},
+};
 
 use super::{board::bounded, hub::Hub};
 
@@ -33,7 +35,7 @@ impl Turns {
     /// A turn begins.
     pub(super) fn begin(self: &Arc<Self>, session: &str, dialect: &str, parent: Option<&str>) -> Turn {
         *self.lock().entry(session.to_owned()).or_default() += 1;
-        self.hub.tell("session.started", dialect, json!({ "session": session, "parent": parent }));
+        self.hub.tell(dialect, SessionStarted { session: session.to_owned(), parent: parent.map(str::to_owned) });
         Turn { turns: self.clone(), session: session.to_owned(), dialect: dialect.to_owned(), told: false }
     }
 
@@ -50,10 +52,13 @@ impl Turns {
     /// Messages were kept: the numbers are those of the store.
     pub(super) fn said(&self, session: &str, messages: &[Message]) {
         for message in messages {
-            let data = json!({
-                "session": session, "seq": message.seq, "role": message.role, "text": words(message),
-            });
-            self.hub.tell("session.message", "", data);
+            let event = SessionMessage {
+                session: session.to_owned(),
+                seq: message.seq,
+                role: message.role,
+                text: words(message),
+            };
+            self.hub.tell("", event);
         }
     }
 
@@ -65,19 +70,19 @@ impl Turns {
 impl Turn {
     /// It ended like this.
     pub(super) fn end(mut self, outcome: &helve_contract::Result<Outcome>) {
-        let (word, why) = match outcome {
-            Ok(outcome) => word(&outcome.ended),
-            Err(error) => ("error", Some(error.to_string())),
+        let (end, why) = match outcome {
+            Ok(outcome) => (outcome.ended.turn_end(), outcome.ended.why().map(str::to_owned)),
+            Err(error) => (TurnEnd::Error, Some(error.to_string())),
         };
-        self.leave(word, why);
+        self.leave(end, why);
     }
 
-    /// It ended, in a word.
-    pub(super) fn over(mut self, word: &str) {
-        self.leave(word, None);
+    /// It ended, and there is no more to say.
+    pub(super) fn over(mut self, end: TurnEnd) {
+        self.leave(end, None);
     }
 
-    fn leave(&mut self, word: &str, why: Option<String>) {
+    fn leave(&mut self, outcome: TurnEnd, why: Option<String>) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
@@ -89,30 +94,18 @@ impl Turn {
             }
         }
         drop(working);
-        let data = json!({ "session": self.session, "outcome": word, "why": why });
-        self.turns.hub.tell("session.ended", &self.dialect, data);
+        self.turns.hub.tell(&self.dialect, SessionEnded { session: self.session.clone(), outcome, why });
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.leave("error", Some("it broke off".to_owned()));
-    }
-}
-
-/// How a turn ended, in a word and in words.
-fn word(ended: &Ended) -> (&'static str, Option<String>) {
-    match ended {
-        Ended::Done => ("done", None),
-        Ended::Cancelled => ("cancelled", None),
-        Ended::Budget(why) => ("budget", Some(why.clone())),
-        Ended::Circles(why) => ("circles", Some(why.clone())),
-        Ended::Model(why) => ("model", Some(why.clone())),
+        self.leave(TurnEnd::Error, Some("it broke off".to_owned()));
     }
 }
 
 /// The words of a message, in short: calls by their names, results by their beginning.
-fn words(message: &Message) -> Value {
+fn words(message: &Message) -> String {
     const SHORT: usize = 500;
     let short = |text: &str| text.chars().take(SHORT).collect::<String>();
     let parts = message.parts.iter().filter_map(|part| match part {
@@ -122,5 +115,5 @@ fn words(message: &Message) -> Value {
         Part::Binary { mime_type, .. } => Some(format!("[{mime_type}]")),
         Part::Reasoning { .. } | Part::Opaque { .. } | Part::Finish { .. } => None,
     });
-    bounded(&parts.collect::<Vec<_>>().join("\n")).into()
+    bounded(&parts.collect::<Vec<_>>().join("\n"))
 }
