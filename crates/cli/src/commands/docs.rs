@@ -8,7 +8,10 @@ use std::{
     process::ExitCode,
 };
 
-use helve_contract::{Entry, Reading, Spec};
+use helve_contract::{
+    Entry, Reading, Spec,
+    events::{EVENTS, EventInfo, EventPlace, FieldInfo},
+};
 use helve_engine::{Dialect, Limit, Mode};
 use serde_json::Value;
 
@@ -19,7 +22,7 @@ use crate::{
     wire::{self, Format},
 };
 
-/// Write the reference pages (tools.md, dialects.md, settings.md), or check that they are up to date.
+/// Write the reference pages (tools.md, dialects.md, settings.md, events.md), or check that they are up to date.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,6 +46,7 @@ impl Args {
             ("tools.md", tools(&dialects)),
             ("dialects.md", dialects.iter().fold(HEAD.to_owned(), |page, it| page + &dialect(it))),
             ("settings.md", settings()),
+            ("events.md", events()),
         ];
         if let Some(folder) = &self.write {
             for (name, text) in &pages {
@@ -267,6 +271,82 @@ fn settings() -> String {
     }
     page.push_str(EXAMPLE);
     page
+}
+
+const EVENTS_HEAD: &str = "\
+# Events
+
+Helve records what happens as one JSON object a line:
+
+    {\"eventId\": ..., \"seq\": 1, \"timestamp\": ..., \"type\": ..., \"runId\": ..., \"taskId\": ..., \"attemptId\": ..., \"data\": {...}}
+
+`seq` counts from 1 in each run, without gaps. `taskId` and `attemptId` are there for tasks of planned runs only. `type` is one
+of the names below; `data` has its fields. A field with `?` is left out where there is no value.
+
+Readers must pass over types and fields that they do not know: newer versions add some. Helve itself keeps them as they are.
+An event that waited in memory because the disk was full has `heldSince` in its data.
+
+`GET /events` of the server adds `dialect` and `at`, the number of the event in that process. Events of the server itself have
+`timestamp`, `type`, `data`, `dialect` and `at` only.
+";
+
+/// Every event with its fields.
+fn events() -> String {
+    let mut page = format!("{MADE}{EVENTS_HEAD}");
+    let places = [
+        (EventPlace::Record, "Calls", "In `runs/RUN/events.ndjson` of the state directory, and from `GET /events`."),
+        (
+            EventPlace::ForgeRun,
+            "Planned runs",
+            "In `.forge/runs/RUN/events.ndjson` of the repository, with the calls of its agents.",
+        ),
+        (EventPlace::Server, "Server", "From `GET /events`."),
+    ];
+    for (place, title, about) in places {
+        _ = write!(page, "\n## {title}\n\n{about}\n");
+        for event in EVENTS.iter().filter(|it| it.place == place) {
+            page.push_str(&one_event(event));
+        }
+    }
+    page
+}
+
+fn one_event(event: &EventInfo) -> String {
+    let mut text = format!("\n### `{}`\n\n{}\n\n| field | type | |\n|---|---|---|\n", event.name, event.about.trim());
+    for field in event.fields {
+        let (mark, about) = (mark(!field.is_optional), cell(field.about));
+        _ = writeln!(text, "| `{}{mark}` | {} | {about} |", field.name, field_type(field));
+    }
+    text
+}
+
+/// The type of a field, as JSON has it.
+fn field_type(field: &FieldInfo) -> String {
+    let rust = field.rust_type.replace(' ', "");
+    let (inner, null) = match rust.strip_prefix("Option<") {
+        // What is left out is never null, unless the value itself can be.
+        Some(rest) if field.is_optional && !rest.starts_with("Option<") => (rest, ""),
+        Some(rest) => (rest.trim_start_matches("Option<"), " or null"),
+        None => (rust.as_str(), ""),
+    };
+    let inner = if rust.starts_with("Option<") { inner.trim_end_matches('>') } else { inner };
+    let (inner, list) = match inner.strip_prefix("Vec<") {
+        Some(rest) => (rest.trim_end_matches('>'), "array of "),
+        None => (inner, ""),
+    };
+    if let Some(names) = field.names() {
+        return names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ") + null;
+    }
+    let name = match inner {
+        "bool" => "boolean",
+        "u32" | "u64" | "i32" | "i64" => "integer",
+        "f64" => "number",
+        "Value" => "any",
+        "AgentType" => "integer or string",
+        "Todo" | "MountInfo" | "ShownArgument" | "ShownQuestion" => "object",
+        _ => "string",
+    };
+    format!("{list}{name}{null}")
 }
 
 const EXAMPLE: &str = "

@@ -30,6 +30,12 @@ fn every_format_has_the_same_tools() {
     }
 }
 
+#[test]
+fn the_reference_pages_are_up_to_date() {
+    let checked = Desk::new().run(&["docs", "--check", concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")]);
+    assert_eq!((checked.code, checked.err.as_str()), (0, ""));
+}
+
 /// The number in front of "tools" in the last line of a table.
 fn count(table: &str) -> usize {
     table.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap()

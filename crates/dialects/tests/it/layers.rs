@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use helve_contract::events::EVENTS;
+use regex::Regex;
+
 const LAYERS: &[(&str, &[&str])] = &[
     ("macros", &[]),
     ("contract", &[]),
@@ -34,25 +37,60 @@ const LAYERS: &[(&str, &[&str])] = &[
 #[test]
 fn no_name_of_a_dialect_is_compared_outside_this_crate() {
     let names = helve_dialects::all().into_iter().map(|it| it.name).collect::<Vec<_>>().join("|");
-    let compared = regex::Regex::new(&format!(r#"([=!]= *"({names})")|("({names})" *([=!]=|=>|\|))"#)).unwrap();
+    let compared = Regex::new(&format!(r#"([=!]= *"({names})")|("({names})" *([=!]=|=>|\|))"#)).unwrap();
+    let layers = LAYERS.iter().map(|(layer, _)| *layer).filter(|layer| *layer != "dialects");
+    let found: Vec<String> = layers.flat_map(|layer| product_lines(layer, "rs", &compared)).collect();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+/// Events are variants of one enum. Their names are written once, where the enum is; tests may name them.
+#[test]
+fn no_name_of_an_event_is_written_outside_of_the_enum() {
+    let names = EVENTS.iter().map(|it| regex::escape(it.name)).collect::<Vec<_>>().join("|");
+    // In a string of JSON the quotes are escaped.
+    let named = Regex::new(&format!(r#"\\?"({names})\\?""#)).unwrap();
+    let layers = LAYERS.iter().map(|(layer, _)| *layer).filter(|layer| *layer != "faults");
+    let found: Vec<String> = layers
+        .flat_map(|layer| product_lines(layer, "rs", &named))
+        .filter(|line| !line.contains("contract/src/events/"))
+        .collect();
+    assert_eq!(found, Vec::<String>::new());
+    let definitions = product_lines("contract", "rs", &named);
+    assert!(definitions.len() >= EVENTS.len(), "the rule finds the definitions: {definitions:?}");
+}
+
+/// The page reads events by their names, which must be names that a server sends.
+#[test]
+fn the_page_names_events_that_exist() {
+    let compared = Regex::new(r"type [=!]== '[a-z_]+\.[a-z_.]+'").unwrap();
+    let lines = product_lines("cli", "js", &compared);
+    let names: Vec<&str> =
+        lines.iter().flat_map(|line| line.split('\'')).filter(|it| it.contains('.') && !it.contains(' ')).collect();
+    assert!(names.len() >= 10, "{lines:?}");
+    let known = |name: &&str| EVENTS.iter().any(|it| it.name == *name);
+    let unknown: Vec<_> =
+        names.iter().filter(|name| compared.is_match(&format!("type === '{name}'")) && !known(name)).collect();
+    assert_eq!(unknown, Vec::<&&str>::new());
+}
+
+/// Lines of a crate's product code that match, each after its path.
+fn product_lines(layer: &str, extension: &str, matches: &Regex) -> Vec<String> {
     let mut found = Vec::new();
-    for (layer, _) in LAYERS.iter().filter(|(layer, _)| *layer != "dialects") {
-        let mut folders = vec![format!("{}/../{layer}/src", env!("CARGO_MANIFEST_DIR")).into()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir::<std::path::PathBuf>(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|it| it == "rs") {
-                    let text = fs::read_to_string(&path).unwrap();
-                    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-                    let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
-                    found.extend(lines.filter(|line| compared.is_match(line)).map(|line| format!("{path:?}: {line}")));
-                }
+    let mut folders = vec![format!("{}/../{layer}/src", env!("CARGO_MANIFEST_DIR")).into()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir::<std::path::PathBuf>(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == extension) {
+                let text = fs::read_to_string(&path).unwrap();
+                let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+                found.extend(lines.filter(|line| matches.is_match(line)).map(|line| format!("{path:?}: {line}")));
             }
         }
     }
-    assert_eq!(found, Vec::<String>::new());
+    found
 }
 
 #[test]
