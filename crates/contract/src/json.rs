@@ -17,14 +17,6 @@ impl Fields {
         Self(bytes)
     }
 
-    /// The same fields once more, with room for so many bytes after them.
-    #[must_use]
-    pub fn again(&self, room: usize) -> Self {
-        let mut bytes = Vec::with_capacity(self.0.len() + room);
-        bytes.extend_from_slice(&self.0);
-        Self(bytes)
-    }
-
     /// A text.
     #[must_use]
     pub fn text(mut self, key: &'static str, text: &str) -> Self {
