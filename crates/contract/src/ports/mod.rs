@@ -9,6 +9,7 @@ mod documents;
 mod events;
 mod host;
 mod host_layer;
+mod jobs;
 mod leases;
 mod notes;
 mod schedules;
@@ -37,6 +38,10 @@ pub use host::{
     Noticed, Order, Output, Process, Signal, SkipReason, Skipped, Span, Stamp, Stat, Streams, Terminal, Written,
 };
 pub use host_layer::HostLayer;
+pub use jobs::{
+    ClaimedJob, Enqueued, HeldJob, Job, JobFilter, JobId, JobKind, JobResult, JobState, Jobs, NewJob, Worker,
+    retry_delay,
+};
 pub use leases::{HeldLease, Lease, Leases, SESSION_LEASE, SessionHolder};
 pub use notes::{FileMark, NewNote, Note, NoteOrigin, Notes, Recall, Recalled, Source};
 pub use schedules::{

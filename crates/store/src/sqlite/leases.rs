@@ -17,10 +17,10 @@ pub(super) const IS_HELD: &str =
 
 /// A process, so that others can see whether it still lives.
 pub(super) struct Process {
-    host: String,
+    pub(super) host: String,
     /// A number names the same process only in the same namespace.
-    pid_namespace: String,
-    pid: u32,
+    pub(super) pid_namespace: String,
+    pub(super) pid: u32,
 }
 
 /// This process. Only the number changes after a fork, and nothing forks here.
@@ -61,8 +61,13 @@ impl Row {
 }
 
 impl Process {
+    /// This process.
+    pub(super) fn this() -> &'static Self {
+        &THIS
+    }
+
     /// Whether it is known to have ended: a process of this machine that is not there any more.
-    fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         let is_here = self.host == THIS.host && self.pid_namespace == THIS.pid_namespace;
         is_here && !self.pid_namespace.is_empty() && !fs::exists(format!("/proc/{}", self.pid)).unwrap_or(true)
     }

@@ -178,6 +178,7 @@ fn add_tenants_and_leases(transaction: &Transaction<'_>) -> anyhow::Result<()> {
         add.execute(params![old, new])?;
     }
     transaction.execute_batch(include_str!("../../migrations/07_tenants_leases.sql"))?;
+    transaction.execute_batch(include_str!("../../migrations/07_jobs.sql"))?;
     Ok(())
 }
 

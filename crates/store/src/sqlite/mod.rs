@@ -1,6 +1,7 @@
 //! Records in one SQLite file: write-ahead log, synced when it must last, migrated by version.
 
 mod faults;
+mod jobs;
 mod leases;
 mod migrate;
 mod notes;
@@ -27,6 +28,7 @@ use tokio::sync::Semaphore;
 
 pub use self::notes::Memory;
 use self::{faults::patiently, open::Opened};
+use crate::jobs::ChangeCounter;
 
 /// How many look something up at the same time; the next one waits.
 const READERS: usize = 4;
@@ -60,6 +62,8 @@ struct File {
     /// Readers do not wait for the writer.
     reading: Arc<Semaphore>,
     readers: Mutex<Vec<Opened>>,
+    /// Changes of jobs through this handle and its clones.
+    job_changes: ChangeCounter,
 }
 
 impl Sqlite {
@@ -73,6 +77,7 @@ impl Sqlite {
             writer: Mutex::default(),
             reading: Arc::new(Semaphore::new(READERS)),
             readers: Mutex::default(),
+            job_changes: ChangeCounter::default(),
         };
         Self {
             file: Arc::new(file),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod crash;
+mod job_workers;
+mod jobs;
 mod migration;
 mod notes;
 mod schedules;
