@@ -18,7 +18,7 @@ use helve_contract::{
     Error, Result, Session,
     events::EventRecord,
     ids,
-    ports::{Agents, NoAgents, Store, User},
+    ports::{Agents, Jobs, NoAgents, Store, User},
 };
 use helve_engine::{Approver, Dialect, Engine, Mode, ModeSwitch};
 use helve_mcp::client::Servers;
@@ -51,6 +51,7 @@ pub struct Bench {
     /// Where tasks of the program run.
     pub(crate) tasks: Handle,
     store: Arc<dyn Store>,
+    jobs: Arc<dyn Jobs>,
     person: OnceLock<Somebody>,
     pub(crate) ear: OnceLock<Ear>,
     /// Opens conversations that get a message from another one, where this program can.
@@ -156,6 +157,7 @@ impl Bench {
         }));
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
+            jobs: Arc::new(store.clone()),
             store: Arc::new(store),
             overheard,
             memory: Memory::new(state.join("undo")),
@@ -248,6 +250,11 @@ impl Bench {
     /// What is kept.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Jobs that outlive the process.
+    pub fn jobs(&self) -> &Arc<dyn Jobs> {
+        &self.jobs
     }
 
     /// What is asked before a call.

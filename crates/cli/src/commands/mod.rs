@@ -10,6 +10,7 @@ pub(crate) mod far;
 pub(crate) mod forge;
 mod http;
 mod install;
+pub(crate) mod jobs;
 pub(crate) mod manual;
 pub(crate) mod mcp;
 pub(crate) mod memory;

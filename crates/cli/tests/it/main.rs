@@ -27,6 +27,7 @@ mod serve;
 mod serving;
 mod serving_board;
 mod serving_forge;
+mod serving_jobs;
 mod serving_rest;
 mod serving_talks;
 mod settings;

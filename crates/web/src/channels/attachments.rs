@@ -10,15 +10,21 @@ use helve_contract::{
     Error, Media, Result,
     ports::{Attachment, AttachmentLimits},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A file in a JSON body. Further fields are ignored, also a type: it comes from the bytes.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 pub struct EncodedAttachment {
     /// Its name.
     pub name: String,
     /// The bytes, in base64.
     pub data: String,
+}
+
+impl From<&Attachment> for EncodedAttachment {
+    fn from(file: &Attachment) -> Self {
+        Self { name: file.name.clone(), data: STANDARD.encode(&file.media.bytes) }
+    }
 }
 
 impl EncodedAttachment {

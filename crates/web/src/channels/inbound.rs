@@ -3,7 +3,7 @@
 use helve_contract::ports::{Attachment, AttachmentLimits};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
-    Method, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode,
     body::{Body, Bytes},
     header::{ALLOW, CONTENT_TYPE},
 };
@@ -16,6 +16,11 @@ use super::{attachments::EncodedAttachment, hmac::verify};
 const LARGEST: usize = 1 << 20;
 /// The largest body of JSON, which may carry files in base64.
 const MAX_JSON: usize = 8 << 20;
+
+/// Headers in which senders give a delivery its id, which stays the same when they send it again. The first one counts.
+const DELIVERY_HEADERS: [&str; 3] = ["idempotency-key", "x-github-delivery", "webhook-id"];
+/// The longest id of a delivery.
+const MAX_DELIVERY: usize = 128;
 
 /// What a hook's bodies are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub struct Taken {
     pub text: String,
     /// Files that came with it.
     pub attachments: Vec<Attachment>,
+    /// The sender's id of this delivery, from `Idempotency-Key`, `X-GitHub-Delivery` or `Webhook-Id`.
+    pub delivery: Option<String>,
 }
 
 /// Why a body is not taken.
@@ -86,7 +93,7 @@ impl Inbound {
         if let Some(WithFiles { content, attachments }) = with_files(body) {
             let attachments = decode(attachments)?;
             let text = format!("[webhook:{}] {}", self.id, content.trim()).trim_end().to_owned();
-            return Ok(Taken { hook: self.id.clone(), text, attachments });
+            return Ok(Taken { hook: self.id.clone(), text, attachments, delivery: None });
         }
         let text = match self.format {
             Format::Text => std::str::from_utf8(body).map_err(|_| FORMAT)?.trim().to_owned(),
@@ -95,17 +102,19 @@ impl Inbound {
         if text.is_empty() {
             return Err(FORMAT);
         }
-        Ok(Taken { hook: self.id.clone(), text: format!("[webhook:{}] {text}", self.id), attachments: Vec::new() })
+        let text = format!("[webhook:{}] {text}", self.id);
+        Ok(Taken { hook: self.id.clone(), text, attachments: Vec::new(), delivery: None })
     }
 
     /// Answers one request. What was taken goes to `deliver`, after which the answer is 202; the work itself is done
-    /// later. `deliver` says `false` when it can take no more, and the answer is 503.
-    pub async fn answer<B>(
+    /// later. An error of `deliver` is answered with 503 and its text.
+    pub async fn answer<B, F>(
         hooks: &[Self],
         request: Request<B>,
-        deliver: impl FnOnce(Taken) -> bool,
+        deliver: impl FnOnce(Taken) -> F,
     ) -> Response<Full<Bytes>>
     where
+        F: Future<Output = Result<(), String>>,
         B: Body + Send,
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -124,6 +133,10 @@ impl Inbound {
             return not_allowed("POST");
         }
         let signature = request.headers().get("x-webhook-signature").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let delivery = match delivery(request.headers()) {
+            Ok(delivery) => delivery,
+            Err(why) => return said(StatusCode::BAD_REQUEST, why),
+        };
         let kind = request.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let is_json = kind.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
         let (most, too_large) = if is_json { (MAX_JSON, "more than 8 MiB") } else { (LARGEST, "more than 1 MiB") };
@@ -137,13 +150,30 @@ impl Inbound {
         if !hook.is_signed(&body, signature.as_deref()) {
             return said(StatusCode::UNAUTHORIZED, "the signature is not right");
         }
-        match hook.message(&body).map(deliver) {
-            Err(Refusal::Malformed(why)) => said(StatusCode::BAD_REQUEST, why),
-            Err(Refusal::TooLarge(why)) => said(StatusCode::PAYLOAD_TOO_LARGE, why),
-            Ok(true) => said(StatusCode::ACCEPTED, "accepted"),
-            Ok(false) => said(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait; try again later"),
+        let taken = match hook.message(&body) {
+            Ok(taken) => Taken { delivery, ..taken },
+            Err(Refusal::Malformed(why)) => return said(StatusCode::BAD_REQUEST, why),
+            Err(Refusal::TooLarge(why)) => return said(StatusCode::PAYLOAD_TOO_LARGE, why),
+        };
+        match deliver(taken).await {
+            Ok(()) => said(StatusCode::ACCEPTED, "accepted"),
+            Err(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
         }
     }
+}
+
+/// The sender's id of a delivery, where it gives one.
+fn delivery(headers: &HeaderMap) -> Result<Option<String>, String> {
+    for name in DELIVERY_HEADERS {
+        let Some(value) = headers.get(name) else { continue };
+        let text = value.to_str().ok().map(str::trim).filter(|it| it.len() <= MAX_DELIVERY);
+        let text =
+            text.ok_or_else(|| format!("the header {name} must have at most {MAX_DELIVERY} ASCII characters"))?;
+        if !text.is_empty() {
+            return Ok(Some(text.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// The body as a message with files. `None`: it is none, or gives the word `attachments` another meaning.

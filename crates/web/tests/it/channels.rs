@@ -268,6 +268,17 @@ async fn attachments_belong_to_one_turn_of_one_session() {
 }
 
 async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, room: bool) -> (u16, Option<Taken>) {
+    post_with(method, path, signature, &[], body, room).await
+}
+
+async fn post_with(
+    method: &str,
+    path: &str,
+    signature: Option<&str>,
+    headers: &[(&str, &str)],
+    body: &str,
+    room: bool,
+) -> (u16, Option<Taken>) {
     let hooks = [
         Inbound { id: "build".into(), path: "/hooks/build".into(), format: Format::Text, secret: Some("s".into()) },
         Inbound { id: "open".into(), path: "/hooks/open".into(), format: Format::Json, secret: None },
@@ -276,6 +287,9 @@ async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, roo
     if let Some(signature) = signature {
         request = request.header("X-Webhook-Signature", signature);
     }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
     if body.starts_with('{') {
         request = request.header("Content-Type", "application/json");
     }
@@ -283,7 +297,7 @@ async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, roo
     let mut taken = None;
     let answer = Inbound::answer(&hooks, request, |it| {
         taken = Some(it);
-        room
+        std::future::ready(if room { Ok(()) } else { Err("too many".to_owned()) })
     })
     .await;
     (answer.status().as_u16(), taken.filter(|_| room))
@@ -292,7 +306,9 @@ async fn post(method: &str, path: &str, signature: Option<&str>, body: &str, roo
 #[tokio::test]
 async fn what_comes_in_becomes_a_message_if_its_signature_is_right() {
     let right = sign(b"s", b" done: 3 tests \n");
-    let taken = |hook: &str, text: &str| Some(Taken { hook: hook.into(), text: text.into(), attachments: Vec::new() });
+    let taken = |hook: &str, text: &str| {
+        Some(Taken { hook: hook.into(), text: text.into(), attachments: Vec::new(), delivery: None })
+    };
     let seen = post("POST", "/hooks/build", Some(&right), " done: 3 tests \n", true).await;
     assert_eq!(seen, (202, taken("build", "[webhook:build] done: 3 tests")));
     let seen = post("POST", "/hooks/open", None, "{\"a\": [1, \"\\n\"]}", true).await;
@@ -305,6 +321,23 @@ async fn what_comes_in_becomes_a_message_if_its_signature_is_right() {
     assert_eq!(post("POST", "/elsewhere", None, "", true).await, (404, None));
     assert_eq!(post("GET", "/health", None, "", true).await, (200, None));
     assert_eq!(post("POST", "/hooks/open", None, &"x".repeat((1 << 20) + 1), true).await, (413, None));
+}
+
+#[tokio::test]
+async fn a_delivery_has_the_id_that_its_sender_gives() {
+    let delivery = async |headers: &[(&str, &str)]| {
+        let (status, taken) = post_with("POST", "/hooks/open", None, headers, "1", true).await;
+        (status, taken.and_then(|it| it.delivery))
+    };
+    let id = |text: &str| (202, Some(text.to_owned()));
+    assert_eq!(delivery(&[("X-GitHub-Delivery", "72d3162e-cc78")]).await, id("72d3162e-cc78"));
+    assert_eq!(delivery(&[("Idempotency-Key", " \"a b\" ")]).await, id("\"a b\""));
+    assert_eq!(delivery(&[("webhook-id", "msg_1")]).await, id("msg_1"));
+    assert_eq!(delivery(&[("webhook-id", "msg_1"), ("idempotency-key", "k")]).await, id("k"));
+    assert_eq!(delivery(&[("Idempotency-Key", " "), ("webhook-id", "m")]).await, id("m"));
+    assert_eq!(delivery(&[("X-Request-Id", "r"), ("Idempotency-Key", "")]).await, (202, None));
+    assert_eq!(delivery(&[("Idempotency-Key", &"x".repeat(128))]).await, id(&"x".repeat(128)));
+    assert_eq!(delivery(&[("Idempotency-Key", &"x".repeat(129))]).await, (400, None));
 }
 
 #[tokio::test]

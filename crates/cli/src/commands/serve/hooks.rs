@@ -1,42 +1,78 @@
-//! `/hooks/NAME`: what a machine posts becomes a message in a conversation of the hook's own.
+//! `/hooks/NAME`: a post becomes a job, and the job becomes a message in the session of the hook.
+//!
+//! A post is answered when its job is in the store. After a crash the next process that serves the same workspace works
+//! the job; a message that is in the session already is not added again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
-use helve_agent::{Agent, Budget, Handle, Need, Workshop as _, prompt};
+use helve_agent::{Agent, Budget, Ended, Handle, Need, Outcome, Workshop as _, prompt};
 use helve_contract::{
     CancellationToken, Error, USER_NAME_FORM, is_user_name,
-    ports::{InboxItem, Part, Speaker},
+    jiff::Timestamp,
+    ports::{
+        ClaimedJob, Enqueued, InboxItem, Job, JobId, JobKind, JobResult, NewJob, Part, RunStatus, Speaker, Store,
+        Worker, retry_delay,
+    },
 };
-use helve_web::channels::{Format, Inbound, Taken};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use helve_web::channels::{EncodedAttachment, Format, Inbound, Taken};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::talks::{Handed, Talks};
 use crate::{config::Settings, fault::Fault, print::harmless, remark, setup, workshop::Bench};
 
-/// How many messages may wait.
-const WAITING: usize = 64;
+/// How many posts may wait.
+const MAX_QUEUED: u64 = 64;
+/// How often a post is tried.
+const MAX_ATTEMPTS: u32 = 5;
+/// How long a claim holds without being renewed.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often the store is asked for posts that another process took in or queued again.
+const POLL: Duration = Duration::from_secs(2);
+/// How long jobs that ended are kept, and with them the ids of deliveries.
+const KEEP_ENDED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Messages that are read at once.
+const PAGE: usize = 200;
 
-/// The hooks, and where their messages go.
+/// The hooks, and where their posts go.
 pub(super) struct Hooks {
-    all: Vec<Inbound>,
-    queue: Sender<Taken>,
+    all: Vec<(Inbound, Option<String>)>,
+    inbound: Vec<Inbound>,
+    bench: Arc<Bench>,
 }
 
-/// The messages that came in.
-pub(super) struct Posts {
-    queue: Receiver<Taken>,
-    /// The users of hooks that have one of their own.
-    users: HashMap<String, String>,
+/// What a worker needs to know of a post.
+#[derive(Serialize, Deserialize)]
+struct Post {
+    hook: String,
+    text: String,
+    #[serde(default)]
+    attachments: Vec<EncodedAttachment>,
+}
+
+/// A post that was taken.
+pub(super) struct Accepted {
+    /// Its job.
+    pub(super) job: JobId,
+    /// Whether the same delivery was taken before.
+    pub(super) is_duplicate: bool,
 }
 
 /// The hooks by the settings.
-pub(super) fn open(settings: &Settings) -> Result<(Hooks, Posts), Fault> {
-    let read: Vec<(Inbound, Option<String>)> =
-        settings.config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
-    let users = read.iter().filter_map(|(hook, user)| Some((hook.id.clone(), user.clone()?))).collect();
-    let all = read.into_iter().map(|(hook, _)| hook).collect();
-    let (queue, posts) = channel(WAITING);
-    Ok((Hooks { all, queue }, Posts { queue: posts, users }))
+pub(super) fn open(bench: &Arc<Bench>) -> Result<Hooks, Fault> {
+    let all: Vec<_> = bench.settings().config.hooks.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    let inbound = all.iter().map(|(hook, _)| hook.clone()).collect();
+    Ok(Hooks { all, inbound, bench: bench.clone() })
+}
+
+/// Whose jobs the operator of these settings sees: the configured user's, and those of users that hooks name.
+pub(crate) fn users(settings: &Settings) -> Vec<String> {
+    let named = settings.config.hooks.iter().filter_map(|text| text.split_once('@'));
+    let mut users: Vec<String> = named.map(|(_, user)| user.trim().to_owned()).collect();
+    users.push(setup::user(settings));
+    users.sort();
+    users.dedup();
+    users
 }
 
 /// Reads `NAME=VARIABLE` or `NAME=VARIABLE@USER`: the hook, and the user whose messages it brings.
@@ -64,57 +100,191 @@ fn read(text: &str) -> Result<(Inbound, Option<String>), Fault> {
 impl Hooks {
     /// The hooks.
     pub(super) fn all(&self) -> &[Inbound] {
-        &self.all
+        &self.inbound
     }
 
-    /// Takes a message in; `false`: too many wait.
-    pub(super) fn put(&self, taken: Taken) -> bool {
-        self.queue.try_send(taken).is_ok()
-    }
-}
-
-impl Posts {
-    /// Hands one message after the other to the model, until the server is to end. What was taken in until then is
-    /// kept in the conversation, though nobody answers it.
-    pub(super) async fn work(mut self, bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
-        loop {
-            let taken = tokio::select! {
-                taken = self.queue.recv() => taken,
-                () = closing.cancelled() => {
-                    self.queue.close();
-                    self.queue.recv().await
-                }
-            };
-            let Some(taken) = taken else { return };
-            let user = self.users.get(&taken.hook).cloned();
-            if let Err(error) = turn(bench, talks, &taken, user, closing).await {
-                remark!("helve: the hook {}: {}", harmless(&taken.hook), harmless(&error.to_string()));
+    /// Puts a post into the store. An error is for its sender.
+    pub(super) async fn put(&self, taken: Taken) -> Result<Accepted, String> {
+        let user = self.all.iter().find(|(hook, _)| hook.id == taken.hook).and_then(|(_, user)| user.clone());
+        let user = user.unwrap_or_else(|| setup::user(self.bench.settings()));
+        let session = self.bench.labelled_id(&label(&taken.hook), Some(&user), None);
+        let post = Post {
+            hook: taken.hook,
+            text: taken.text,
+            attachments: taken.attachments.iter().map(EncodedAttachment::from).collect(),
+        };
+        let job = NewJob {
+            // A session belongs to one hook of one user in one workspace, and so does the id of a delivery.
+            key: taken.delivery.map(|delivery| format!("webhook:{session}:{delivery}")),
+            session: Some(session),
+            workspace: Some(workspace(self.bench.settings())),
+            max_attempts: MAX_ATTEMPTS,
+            max_queued: Some(MAX_QUEUED),
+            ..NewJob::new(JobKind::WEBHOOK, user, json!(post))
+        };
+        match self.bench.jobs().enqueue(&job).await {
+            Ok(Enqueued::Added(job)) => Ok(Accepted { job, is_duplicate: false }),
+            Ok(Enqueued::Existing(job)) => Ok(Accepted { job, is_duplicate: true }),
+            Ok(Enqueued::QueueFull(queued)) => {
+                Err(format!("too many messages wait ({queued} of {MAX_QUEUED}); try again later"))
+            }
+            Err(error) => {
+                remark!("helve: the hook {}: {}", harmless(&post.hook), harmless(&error.to_string()));
+                Err("the post could not be stored; try again later".to_owned())
             }
         }
     }
 }
 
-/// One message, to the end of the model's answer. The conversation keeps both.
+fn label(hook: &str) -> String {
+    format!("hook:{hook}")
+}
+
+fn workspace(settings: &Settings) -> String {
+    settings.workspace.to_string_lossy().into_owned()
+}
+
+/// Hands one post after the other to the model, until the server is to end. What is not worked then waits in the store.
+pub(super) async fn work(bench: &Arc<Bench>, talks: &Talks, closing: &CancellationToken) {
+    let jobs = bench.jobs();
+    let worker = Worker { workspaces: vec![workspace(bench.settings())], ..Worker::new([JobKind::WEBHOOK]) };
+    if let Err(error) = jobs.remove_ended(KEEP_ENDED).await {
+        remark!("helve: webhooks: {}", harmless(&error.to_string()));
+    }
+    let (mut seen, mut trouble) = (0, String::new());
+    while !closing.is_cancelled() {
+        match jobs.claim(&worker, LEASE, 1).await {
+            Ok(claimed) => {
+                trouble.clear();
+                if let Some(claimed) = claimed.into_iter().next() {
+                    work_one(bench, talks, claimed, closing).await;
+                    continue;
+                }
+            }
+            // The same trouble is reported once.
+            Err(error) if error.to_string() == trouble => {}
+            Err(error) => {
+                trouble = error.to_string();
+                remark!("helve: webhooks: {}", harmless(&trouble));
+            }
+        }
+        seen = tokio::select! {
+            seen = jobs.watch(seen, POLL) => seen,
+            () = closing.cancelled() => return,
+        };
+    }
+}
+
+/// How an attempt at a post ended.
+enum Worked {
+    Done,
+    /// Another attempt may succeed.
+    Failed(String),
+    /// Another attempt would end in the same way.
+    Stuck(String),
+    /// It was stopped before its end.
+    Stopped,
+}
+
+/// Works one post while its lease is renewed, and says in the store how that ended.
+async fn work_one(bench: &Arc<Bench>, talks: &Talks, claimed: ClaimedJob, closing: &CancellationToken) {
+    let ClaimedJob { job, lease } = claimed;
+    let jobs = bench.jobs();
+    let stop = closing.child_token();
+    let mut is_cancelled = false;
+    let worked = {
+        let mut work = std::pin::pin!(attempt(bench, talks, &job, &stop));
+        loop {
+            let held = tokio::select! {
+                worked = &mut work => break worked,
+                () = tokio::time::sleep(LEASE / 3) => jobs.hold(&lease, LEASE).await,
+            };
+            match held {
+                Ok(held) => is_cancelled |= held.is_cancel_requested,
+                Err(Error::LeaseLost(_)) => is_cancelled = true,
+                // The store may answer next time; the lease is good until somebody claims the job.
+                Err(error) => remark!("helve: job {}: {}", job.id, harmless(&error.to_string())),
+            }
+            if is_cancelled {
+                stop.cancel();
+            }
+        }
+    };
+    let ended = match worked {
+        Worked::Done => jobs.finish(&lease, JobResult::Done(json!({ "session": job.session }))).await,
+        Worked::Stopped if is_cancelled => jobs.finish(&lease, JobResult::Cancelled).await,
+        Worked::Stopped => jobs.hand_back(&lease).await,
+        Worked::Failed(error) => {
+            let retry = Some(retry_delay(job.attempt));
+            jobs.finish(&lease, JobResult::Failed { error, retry }).await
+        }
+        Worked::Stuck(error) => jobs.finish(&lease, JobResult::Failed { error, retry: None }).await,
+    };
+    match ended {
+        Ok(job) => report(&job),
+        // Somebody else has it now.
+        Err(Error::LeaseLost(_)) => {}
+        Err(error) => remark!("helve: job {}: {}", job.id, harmless(&error.to_string())),
+    }
+}
+
+/// Tells the operator of a post that failed.
+fn report(job: &Job) {
+    let Some(error) = &job.error else { return };
+    let next = if job.state.is_ended() {
+        format!("it is {}; `helve jobs retry {}` queues it again", job.state, job.id)
+    } else {
+        "it is tried again".to_owned()
+    };
+    remark!(
+        "helve: webhook job {} failed (attempt {} of {}): {}; {next}",
+        job.id,
+        job.attempt,
+        job.max_attempts,
+        harmless(error)
+    );
+}
+
+/// One attempt at a post, to the end of the model's answer. The session keeps both.
+async fn attempt(bench: &Arc<Bench>, talks: &Talks, job: &Job, stop: &CancellationToken) -> Worked {
+    let post: Post = match serde_json::from_value(job.payload.clone()) {
+        Ok(post) => post,
+        Err(error) => return Worked::Stuck(format!("the payload cannot be read: {error}")),
+    };
+    match turn(bench, talks, job, post, stop).await {
+        Ok(worked) => worked,
+        Err(_) if stop.is_cancelled() => Worked::Stopped,
+        Err(error) => Worked::Failed(error.to_string()),
+    }
+}
+
 async fn turn(
     bench: &Arc<Bench>,
     talks: &Talks,
-    taken: &Taken,
-    user: Option<String>,
-    closing: &CancellationToken,
-) -> helve_contract::Result<()> {
+    job: &Job,
+    post: Post,
+    stop: &CancellationToken,
+) -> helve_contract::Result<Worked> {
     let settings = bench.settings();
-    let label = format!("hook:{}", taken.hook);
-    let id = bench.labelled_id(&label, user.as_deref(), None);
-    // Somebody may be talking in it.
-    match talks.hand(&id, &taken.text, &taken.attachments, closing).await {
+    let files = post.attachments.into_iter().map(EncodedAttachment::decode).collect::<Result<Vec<_>, _>>()?;
+    let id = bench.labelled_id(&label(&post.hook), Some(&job.user), None);
+    let is_delivered = job.epoch > 1 && is_delivered(&**bench.store(), &id, &post.text, job.started).await?;
+    // Somebody may be talking in it. Nothing to say: the conversation goes on where it stands.
+    let words = if is_delivered { "" } else { post.text.as_str() };
+    match talks.hand(&id, words, if is_delivered { &[] } else { &files }, stop).await {
         Handed::Away => {}
-        Handed::Heard(_) => return Ok(()),
-        Handed::Unheard => {
-            talks.leave_word(&id, &taken.text);
-            return Ok(());
+        Handed::Unheard => return Ok(Worked::Stopped),
+        Handed::Heard(_) if stop.is_cancelled() => return Ok(Worked::Stopped),
+        Handed::Heard(fired) => {
+            return Ok(match fired.status {
+                RunStatus::Success | RunStatus::Refused => Worked::Done,
+                // Somebody stopped it in the conversation.
+                RunStatus::Cancelled => Worked::Stuck(fired.output),
+                RunStatus::Failed | RunStatus::Running => Worked::Failed(fired.output),
+            });
         }
     }
-    let need = Need { id: label, user, alone: true, ..Need::default() };
+    let need = Need { id: label(&post.hook), user: Some(job.user.clone()), alone: true, ..Need::default() };
     let (engine, session) = bench.equip(&need)?;
     let budget = Budget {
         turns: Some(settings.config.schedule.max_turns),
@@ -122,22 +292,58 @@ async fn turn(
         ..Budget::default()
     };
     let system = prompt::system(&engine, &session, "").await;
-    let title = Some(format!("webhook: {}", taken.hook));
-    // The end of the server stops it; its words are kept first.
-    let handle = Handle::under(closing);
+    let title = Some(format!("webhook: {}", post.hook));
+    let handle = Handle::under(stop);
     let model = bench.session_model(&session.id, bench.model(None)?);
     let agent = Agent { budget, system, title, handle, ..Agent::new(engine, session.clone(), model) };
     let turn = talks.turns().begin(&session.id, agent.engine.dialect().name, None);
-    let words = vec![Part::Text { text: taken.text.clone() }];
-    let said = agent.turn_with(words, taken.attachments.clone()).await;
+    let said = if is_delivered {
+        session.ports.channels.set_attachments(&session.id, files);
+        agent.go_on().await
+    } else {
+        agent.turn_with(vec![Part::Text { text: post.text.clone() }], files).await
+    };
     turn.end(&said);
     setup::end_tasks(session.clone()).await;
     match said {
         // Another process works in it: that one reads the message next.
-        Err(Error::SessionHeld(_)) => {
-            session.ports.store.post(&session.id, &InboxItem::text(Speaker::User, &taken.text)).await
+        Err(Error::SessionHeld(_)) if !is_delivered => {
+            session.ports.store.post(&session.id, &InboxItem::text(Speaker::User, &post.text)).await?;
+            Ok(Worked::Done)
         }
-        said => said.map(drop),
+        said => said.map(worked),
+    }
+}
+
+fn worked(outcome: Outcome) -> Worked {
+    match outcome.ended {
+        Ended::Done => Worked::Done,
+        Ended::Cancelled => Worked::Stopped,
+        Ended::Model(why) => Worked::Failed(why),
+        Ended::Budget(why) | Ended::Circles(why) => Worked::Stuck(why),
+    }
+}
+
+/// Whether an earlier attempt has put the message into the session: a message of the same text, since the first claim.
+async fn is_delivered(
+    store: &dyn Store,
+    session: &str,
+    text: &str,
+    started: Option<Timestamp>,
+) -> helve_contract::Result<bool> {
+    let Some(started) = started else { return Ok(false) };
+    let mut before = None;
+    loop {
+        let page = store.messages(session, before, PAGE).await?;
+        let is_it = |part: &Part| matches!(part, Part::Text { text: there } if there == text);
+        let mut recent = page.iter().filter(|it| it.created >= started);
+        if recent.any(|it| it.role == Speaker::User && it.parts.first().is_some_and(is_it)) {
+            return Ok(true);
+        }
+        match page.first() {
+            Some(first) if first.created >= started => before = Some(first.seq),
+            _ => return Ok(false),
+        }
     }
 }
 

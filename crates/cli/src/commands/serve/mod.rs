@@ -7,6 +7,7 @@ mod forge;
 mod guests;
 mod hooks;
 mod hub;
+mod jobs;
 mod memory;
 mod page;
 mod pass;
@@ -45,6 +46,7 @@ use crate::{
 };
 use board::Board;
 use guests::Hall;
+pub(crate) use hooks::users as job_users;
 use hub::Hub;
 use pass::Pass;
 use site::Site;
@@ -124,7 +126,7 @@ impl Args {
             connections: http::max_connections(),
             ..HttpOptions::default()
         };
-        let (hooks, posts) = hooks::open(bench.settings())?;
+        let hooks = hooks::open(bench)?;
         // Whoever reads the address may want us to end at once: signals are heard from here on.
         let mut stopping = std::pin::pin!(setup::asked_to_stop());
         tokio::select! {
@@ -154,7 +156,7 @@ impl Args {
             });
         };
         let serving = serve_http_beside(listener, Arc::new(hall), Some(site.clone()), options, stop);
-        let (served, ()) = tokio::join!(serving, background(bench, &site, posts));
+        let (served, ()) = tokio::join!(serving, background(bench, &site));
         site.end().await;
         setup::end_tasks(first).await;
         setup::end_servers(bench.servers()).await;
@@ -163,7 +165,7 @@ impl Args {
 }
 
 /// What needs a model: schedules and webhooks. Without one they wait, and that is said once.
-async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
+async fn background(bench: &Arc<Bench>, site: &Site) {
     let closing = &site.closing;
     let found = tokio::select! {
         found = bench.find_model(None) => found,
@@ -182,7 +184,7 @@ async fn background(bench: &Arc<Bench>, site: &Site, posts: hooks::Posts) {
             _ = site.driver.set(driver.clone());
             site.found_model();
             remark!("helve: schedules run with {model}");
-            tokio::join!(driver.drive(closing.clone()), posts.work(bench, &site.talks, closing));
+            tokio::join!(driver.drive(closing.clone()), hooks::work(bench, &site.talks, closing));
         }
         Err(fault) => remark!("helve: {fault}"),
     }

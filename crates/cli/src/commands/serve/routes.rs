@@ -136,6 +136,10 @@ const TABLE: &[Route] = &[
     row!("POST" "/api/schedules/*", Json, |site, asked| site.change_schedule(asked.id(), &asked.body).await),
     row!("GET" "/api/schedules/*/runs", Nothing, |site, asked| site.runs(asked.id()).await),
 
+    row!("GET" "/api/jobs", Nothing, |site, asked| site.jobs(&asked.query).await),
+    row!("POST" "/api/jobs/*/retry", Nothing, |site, asked| site.retry_job(asked.id()).await),
+    row!("POST" "/api/jobs/*/cancel", Nothing, |site, asked| site.cancel_job(asked.id()).await),
+
     row!("GET" "/api/memory", Nothing, |site, asked| site.memory(&asked.query).await),
     row!("POST" "/api/memory", Json, CREATED, |site, asked| site.keep_note(&asked.body).await),
     row!("PUT" "/api/memory/*", Json, |site, asked| site.change_note(asked.id(), &asked.body).await),

@@ -24,7 +24,7 @@ use super::{
     calls::Calls,
     forge::Forge,
     guests::Guests,
-    hooks::Hooks,
+    hooks::{Accepted, Hooks},
     hub::Hub,
     page,
     pass::Pass,
@@ -189,12 +189,27 @@ impl Site {
 
     async fn hook(&self, request: Request<Incoming>) -> Result<HttpReply, No> {
         let has_model = self.has_model.load(Ordering::Relaxed);
-        let deliver = |taken| has_model && self.hooks.put(taken);
+        let accepted = OnceLock::new();
+        let deliver = async |taken| {
+            if !has_model {
+                return Err(String::new());
+            }
+            let put = self.hooks.put(taken).await?;
+            accepted.get_or_init(|| put);
+            Ok(())
+        };
         let answered = timeout(routes::PATIENCE, Inbound::answer(self.hooks.all(), request, deliver)).await;
         let reply = answered.map_err(|_| No::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body took too long"))?;
         let status = reply.status();
         let code = match status {
-            it if it.is_success() => return Ok(say::json(status, &json!({ "status": "accepted" }))),
+            it if it.is_success() => {
+                let mut body = json!({ "status": "accepted" });
+                if let Some(Accepted { job, is_duplicate }) = accepted.get() {
+                    body["job"] = json!(job);
+                    body["duplicate"] = json!(is_duplicate);
+                }
+                return Ok(say::json(status, &body));
+            }
             StatusCode::UNAUTHORIZED => "unauthorized",
             StatusCode::NOT_FOUND => "not_found",
             StatusCode::PAYLOAD_TOO_LARGE => "too_large",

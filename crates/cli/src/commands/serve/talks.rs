@@ -465,13 +465,6 @@ impl Talks {
             }
         }
     }
-
-    /// Leaves words in an open conversation, to be kept when it is closed.
-    pub(super) fn leave_word(&self, session: &str, words: &str) {
-        if let Some(open) = self.get(session) {
-            open.talk.agent.handle.follow_up(words);
-        }
-    }
 }
 
 #[async_trait]

@@ -1,0 +1,68 @@
+//! `/api/jobs`: queued work, and the operator's say in it.
+
+use helve_contract::{
+    Error,
+    ports::{Job, JobFilter, JobId},
+};
+use serde_json::{Value, json};
+
+use super::{
+    hooks,
+    routes::{Query, number},
+    say::No,
+    site::Site,
+};
+use crate::commands::jobs::shown;
+
+/// Jobs of one page, where the request does not say.
+const PAGE: u64 = 50;
+/// Jobs of one page at most.
+const MAX_PAGE: u64 = 500;
+
+impl Site {
+    /// Jobs, newest first, without their payloads.
+    pub(super) async fn jobs(&self, query: &Query) -> Result<Value, No> {
+        let state = query.get("state").map(|it| it.parse()).transpose();
+        let filter = JobFilter {
+            state: state.map_err(|error: Error| No::bad(error.to_string()))?,
+            kind: query.get("kind").cloned(),
+            users: hooks::users(self.bench.settings()),
+            offset: number(query, "offset", 0)?,
+            most: number(query, "most", PAGE)?.min(MAX_PAGE),
+            ..JobFilter::default()
+        };
+        let (found, total) = self.bench.jobs().jobs(&filter).await?;
+        Ok(json!({ "jobs": found.iter().map(shown).collect::<Vec<_>>(), "total": total }))
+    }
+
+    /// Queues a dead job again.
+    pub(super) async fn retry_job(&self, id: &str) -> Result<Value, No> {
+        let job = self.known_job(id).await?;
+        let retried = self.bench.jobs().retry(&job.id).await.map_err(|error| match error {
+            Error::Failed(why) => No::conflict(why),
+            error => error.into(),
+        })?;
+        Ok(json!({ "job": shown(&retried.ok_or_else(no_job)?) }))
+    }
+
+    /// Cancels a job and the jobs below it.
+    pub(super) async fn cancel_job(&self, id: &str) -> Result<Value, No> {
+        let job = self.known_job(id).await?;
+        if job.state.is_ended() {
+            return Err(No::conflict(format!("job {} has ended: it is {}", job.id, job.state)));
+        }
+        let cancelled = self.bench.jobs().cancel(&job.id).await?;
+        Ok(json!({ "job": shown(&cancelled.ok_or_else(no_job)?) }))
+    }
+
+    /// A job of a user whom this server serves; another one's is answered like a missing one.
+    async fn known_job(&self, id: &str) -> Result<Job, No> {
+        let id: JobId = id.parse().map_err(|_| no_job())?;
+        let found = self.bench.jobs().job(&id).await?;
+        found.filter(|it| hooks::users(self.bench.settings()).contains(&it.user)).ok_or_else(no_job)
+    }
+}
+
+fn no_job() -> No {
+    No::missing("there is no such job; /api/jobs lists them")
+}
