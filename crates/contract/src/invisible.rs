@@ -46,13 +46,40 @@ pub fn invisible(it: char) -> Option<Invisible> {
     }
 }
 
-/// Whether a joiner after this character has a meaning: it follows a letter or sign of another script, or a digit that
-/// it makes into a key (`1️⃣`). A joiner after ASCII text or after another invisible character hides something.
-#[must_use]
-pub fn joins(before: char) -> bool {
-    let is_keycap = matches!(before, '0'..='9' | '#' | '*');
-    (is_keycap || !before.is_ascii())
-        && !matches!(before, '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{2060}')
+/// Reads a text character by character and tells which of them are invisible without a reason.
+///
+/// A joiner has a reason after a letter or sign of another script, and after a digit that it makes into a key (`1️⃣`). A
+/// zero-width joiner also has one after the selector of such a sign (`🏳️‍🌈`). A joiner after ASCII text or after another
+/// invisible character hides something.
+///
+/// ```
+/// use helve_contract::{Invisible, InvisibleScan};
+///
+/// let mut scan = InvisibleScan::default();
+/// let found: Vec<_> = "🏳️‍🌈a\u{200d}".chars().filter_map(|it| scan.next(it)).collect();
+/// assert_eq!(found, [Invisible::Joiner]);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InvisibleScan {
+    /// The last two characters, the last one first.
+    before: [char; 2],
+}
+
+impl InvisibleScan {
+    /// Takes the next character of the text: what kind of invisible character it is, if it is one without a reason.
+    pub fn next(&mut self, it: char) -> Option<Invisible> {
+        let [last, earlier] = self.before;
+        self.before = [it, last];
+        let kind = invisible(it)?;
+        let joins = is_base(last) || (it == '\u{200d}' && matches!(last, '\u{fe0e}' | '\u{fe0f}') && is_base(earlier));
+        (kind != Invisible::Joiner || !joins).then_some(kind)
+    }
+}
+
+/// Whether a joiner after this character has a meaning.
+fn is_base(it: char) -> bool {
+    let is_keycap = matches!(it, '0'..='9' | '#' | '*');
+    (is_keycap || !it.is_ascii()) && invisible(it).is_none_or(|kind| kind == Invisible::Mark) && !it.is_control()
 }
 
 #[cfg(test)]
@@ -61,7 +88,20 @@ mod tests {
 
     #[test]
     fn joiners_need_something_to_join() {
-        assert!(joins('👩') && joins('1') && joins('م'));
-        assert!(!joins('a') && !joins(' ') && !joins('\u{200d}'));
+        let stray = |text: &str| {
+            let mut scan = InvisibleScan::default();
+            text.chars().filter(|it| scan.next(*it).is_some()).count()
+        };
+        for text in ["👩‍💻", "1️⃣", "می‌خواهم", "🏳️‍🌈", "❤️‍🔥", "👁️‍🗨️", "雪\u{fe00}", "क्‍ष"]
+        {
+            assert_eq!(stray(text), 0, "{text}");
+        }
+        for text in
+            ["a\u{200d}", " \u{fe0f}", "\u{200d}", "雪\u{200d}\u{200d}", "雪\u{fe00}\u{fe01}", "\u{fe0f}\u{200d}"]
+        {
+            assert!(stray(text) > 0, "{text:?}");
+        }
+        // Selectors and joiners that take turns carry bits, and no sign needs them.
+        assert_eq!(stray(&format!("雪{}", "\u{fe0f}\u{200d}".repeat(8))), 14);
     }
 }

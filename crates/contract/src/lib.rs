@@ -37,7 +37,7 @@ pub use entry::{Entry, FunctionDecl, Run, Spec};
 pub use error::{Error, FileFault, Problem, Result};
 pub use events::Event;
 pub use fold::is_same_name;
-pub use invisible::{Invisible, invisible, joins};
+pub use invisible::{Invisible, InvisibleScan, invisible};
 pub use mime::sniff_mime;
 pub use names::{PatternPurpose, fold_name, name_matches, underscored};
 pub use nearest::nearest;

@@ -10,9 +10,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Invisible, Result,
+    Error, InvisibleScan, Result,
     fold::{fold, is_short_form},
-    invisible, joins,
 };
 
 /// How a dialect's model writes paths.
@@ -751,16 +750,14 @@ fn show(path: &Path) -> String {
         return text.to_owned();
     }
     let mut shown = String::new();
-    let mut before = ' ';
+    let mut scan = InvisibleScan::default();
     for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
         for it in chunk.valid().chars() {
-            match (it, invisible(it)) {
-                (it, _) if it.is_control() => shown.push_str(&format!("\\x{:02x}", it as u32)),
-                (it, None) => shown.push(it),
-                (it, Some(Invisible::Joiner)) if joins(before) => shown.push(it),
-                (it, Some(_)) => shown.extend(it.escape_unicode()),
+            match scan.next(it) {
+                _ if it.is_control() => shown.push_str(&format!("\\x{:02x}", it as u32)),
+                None => shown.push(it),
+                Some(_) => shown.extend(it.escape_unicode()),
             }
-            before = it;
         }
         chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
     }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use helve_contract::{Form, Invisible, Reply, invisible, joins};
+use helve_contract::{Form, Invisible, InvisibleScan, Reply};
 use serde_json::Value;
 
 /// Shows in a reply what cannot be seen. The text as it was, if it is another now.
@@ -53,10 +53,10 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
-    let mut before = ' ';
+    let mut scan = InvisibleScan::default();
     for (at, it) in text.char_indices() {
         let first = at == 0 && it == '\u{feff}';
-        if !first && is_hidden(before, it) {
+        if is_hidden(&mut scan, it) && !first {
             let out = out.get_or_insert_with(|| text[..at].to_owned());
             match u32::from(it) {
                 code @ ..0x80 => out.push_str(&format!("\\x{code:02x}")),
@@ -65,7 +65,6 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
         } else if let Some(out) = &mut out {
             out.push(it);
         }
-        before = it;
     }
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
@@ -81,31 +80,26 @@ pub(crate) fn raw_offset(raw: &str, shown: usize) -> usize {
     if is_plain(raw.as_bytes()) {
         return raw.floor_char_boundary(shown);
     }
-    let (mut before, mut length) = (' ', 0);
+    let (mut scan, mut length) = (InvisibleScan::default(), 0);
     for (at, it) in raw.char_indices() {
         if length >= shown {
             return at;
         }
         let first = at == 0 && it == '\u{feff}';
         length += match u32::from(it) {
-            _ if first || !is_hidden(before, it) => it.len_utf8(),
+            _ if !is_hidden(&mut scan, it) || first => it.len_utf8(),
             ..0x80 => "\\x00".len(),
             _ => it.escape_unicode().count(),
         };
-        before = it;
     }
     raw.len()
 }
 
-fn is_hidden(before: char, it: char) -> bool {
-    match it {
-        '\n' | '\t' | '\r' | '\u{c}' => false,
-        _ => match invisible(it) {
-            Some(Invisible::Joiner) => !joins(before),
-            Some(Invisible::Mark) => false,
-            Some(Invisible::Hidden) => true,
-            None => it.is_control(),
-        },
+fn is_hidden(scan: &mut InvisibleScan, it: char) -> bool {
+    match (scan.next(it), it) {
+        (Some(kind), _) => kind != Invisible::Mark,
+        (None, '\n' | '\t' | '\r' | '\u{c}') => false,
+        (None, it) => it.is_control(),
     }
 }
 
@@ -118,7 +112,7 @@ mod tests {
     fn nothing_hides_and_writing_stays() {
         for (given, shown) in [
             ("plain\r\n\ttext\u{c}", "plain\r\n\ttext\u{c}"),
-            ("grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣", "grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣"),
+            ("grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣ 🏳️‍🌈", "grün 雪 می‌خواهم 👩‍💻 ❤️ 1️⃣ 🏳️‍🌈"),
             ("\u{feff}bom", "\u{feff}bom"),
             ("a\x1b]52;c;eA==\x07b", r"a\x1b]52;c;eA==\x07b"),
             ("\x1b[2J\u{9b}6n\x08\0", r"\x1b[2J\u{9b}6n\x08\x00"),

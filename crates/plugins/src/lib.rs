@@ -122,12 +122,7 @@ pub async fn start(settings: Settings, host: Arc<dyn Host>, log: Log) -> Result<
 /// A description is a stranger's text: bounded, and without characters that are not seen.
 fn bounded(text: &str) -> String {
     text.chars()
-        .filter(|it| {
-            *it == '\n'
-                || !(it.is_control()
-                    || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-                    || matches!(it, '\u{e0000}'..='\u{e007f}'))
-        })
+        .filter(|it| *it == '\n' || !(it.is_control() || helve_contract::invisible(*it).is_some()))
         .take(2048)
         .collect()
 }

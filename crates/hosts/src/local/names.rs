@@ -2,21 +2,27 @@
 
 use std::{fmt::Write as _, path::Path};
 
+use helve_contract::InvisibleScan;
+
 /// A name with control characters, invisible characters and bytes that are not UTF-8 spelt out (`\x1b`, `\u{202e}`).
 pub(crate) fn visible(name: &[u8]) -> String {
+    let mut scan = InvisibleScan::default();
+    let mut is_hidden = |it: char| scan.next(it).is_some() || it.is_control();
     if let Ok(text) = std::str::from_utf8(name)
-        && !text.chars().any(is_hidden)
+        && !text.chars().any(&mut is_hidden)
     {
         return text.to_owned();
     }
+    scan = InvisibleScan::default();
+    let mut is_hidden = |it: char| scan.next(it).is_some() || it.is_control();
     let mut shown = String::with_capacity(name.len() + 8);
     for chunk in name.utf8_chunks() {
         for it in chunk.valid().chars() {
             // Writing to a string cannot fail.
-            _ = match it {
-                it if is_hidden(it) && (it as u32) < 0x100 => write!(shown, "\\x{:02x}", it as u32),
-                it if is_hidden(it) => write!(shown, "\\u{{{:x}}}", it as u32),
-                it => shown.write_char(it),
+            _ = match (is_hidden(it), it as u32) {
+                (true, code @ ..0x100) => write!(shown, "\\x{code:02x}"),
+                (true, code) => write!(shown, "\\u{{{code:x}}}"),
+                (false, _) => shown.write_char(it),
             };
         }
         for byte in chunk.invalid() {
@@ -24,12 +30,6 @@ pub(crate) fn visible(name: &[u8]) -> String {
         }
     }
     shown
-}
-
-/// Controls, and characters that are not seen but change how the rest is read.
-fn is_hidden(it: char) -> bool {
-    it.is_control()
-        || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Whether any part of a path starts with a dot.

@@ -3,6 +3,8 @@
 //! Escape sequences are left out; what else cannot be seen is shown as `\x00` or `\u{202e}`. Nothing is cut in half:
 //! what might go on in the next piece is kept until it does.
 
+use helve_contract::{Invisible, invisible};
+
 /// The longest escape sequence that is waited for.
 const LONGEST: usize = 4096;
 
@@ -107,12 +109,10 @@ fn wide(rest: &[u8], text: &mut String, last: bool) -> Option<usize> {
     Some(it.len_utf8())
 }
 
-/// Characters that are not seen but change how others are: controls, directions, tags, line ends of other worlds.
+/// Characters that are not seen but change how others are: controls, directions, tags, other line ends. Joiners stay
+/// here; the engine, which sees the whole text, shows those that join nothing.
 fn is_unseen(it: char) -> bool {
-    it.is_control()
-        || matches!(it,
-            '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    it.is_control() || matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden))
 }
 
 fn show(text: &mut String, byte: u8) {

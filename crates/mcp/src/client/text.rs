@@ -1,5 +1,7 @@
 //! A stranger's text, made fit to be shown.
 
+use helve_contract::{Invisible, invisible};
+
 /// Bytes of a message that is only told.
 const REMARK: usize = 2000;
 
@@ -10,13 +12,7 @@ pub(crate) fn clean(text: &str, most: usize) -> String {
 
 /// Whether a character does something other than to be seen.
 pub(crate) fn is_hidden(it: char) -> bool {
-    !matches!(it, '\n' | '\t')
-        && (it.is_control()
-            || matches!(it,
-                '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}'
-                | '\u{feff}' | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}'
-                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'))
+    !matches!(it, '\n' | '\t') && (it.is_control() || invisible(it).is_some())
 }
 
 /// The words of an answer: nothing that moves a terminal or turns the text around; what is written stays.
@@ -25,7 +21,7 @@ pub(crate) fn plain(text: &str) -> String {
     for it in text.chars() {
         match it {
             '\n' | '\t' | '\r' => out.push(it),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e0fff}' => {}
+            it if invisible(it) == Some(Invisible::Hidden) => {}
             it if it.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(it))),
             it => out.push(it),
         }

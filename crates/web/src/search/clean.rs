@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use helve_contract::ports::WebResult;
+use helve_contract::{Invisible, invisible, ports::WebResult};
 use url::Url;
 
 use super::provider::Raw;
@@ -41,11 +41,9 @@ pub fn clean(text: &str, most: usize) -> String {
 /// Not a control character, and none that turns the text around, joins nothing, or hides words from a reader.
 fn is_visible(it: char) -> bool {
     !it.is_control()
-        && !matches!(it,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-            | '\u{e000}'..='\u{f8ff}' | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..)
+        && !matches!(invisible(it), Some(Invisible::Mark | Invisible::Hidden))
+        // Private use: no font says what they are.
+        && !matches!(it, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..)
 }
 
 /// A piece of HTML as text: without its tags, entities resolved once.
