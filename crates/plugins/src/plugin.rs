@@ -25,6 +25,8 @@ use crate::{
 const SILENCE: Duration = Duration::from_secs(2);
 /// The longest wait between two starts.
 const SLOWEST: Duration = Duration::from_secs(30);
+/// How long a call waits for a restart. It is refused when the restart comes later.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// How much of standard error is kept for an error message.
 const LAST_WORDS: usize = 2048;
 
@@ -68,7 +70,7 @@ impl Plugin {
     /// One call. Arguments were checked by the engine before.
     pub(crate) async fn call(&self, name: &str, params: Value, call: &Call) -> Result<Reply> {
         let mut state = self.state.lock().await;
-        self.revive(&mut state).await?;
+        self.revive(&mut state, call).await?;
         state.calls += 1;
         let id = format!("call-{}", state.calls);
         let Some(running) = state.running.as_mut() else { return Err(Error::failed("the plugin is not running")) };
@@ -100,16 +102,25 @@ impl Plugin {
         }
     }
 
-    async fn revive(&self, state: &mut State) -> Result<()> {
+    /// Starts the program again, if it is not running. A call waits for a restart that is due soon.
+    async fn revive(&self, state: &mut State, call: &Call) -> Result<()> {
         if state.running.is_some() {
             return Ok(());
         }
-        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
-            return Err(Error::failed(format!(
-                "the plugin ended {} times in a row; it is started again in {} ms, try then",
-                state.failures,
-                left.as_millis()
-            )));
+        match state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+            Some(left) if left <= MAX_WAIT => {
+                tokio::select! {
+                    () = tokio::time::sleep(left) => {}
+                    () = call.cancel.cancelled() => return Err(Error::Cancelled),
+                }
+            }
+            Some(left) => {
+                return Err(Error::failed(format!(
+                    "the plugin does not run: it ended or could not be started. It is started again in {} s; try then",
+                    left.as_secs() + 1
+                )));
+            }
+            None => {}
         }
         if prints(&self.settings).await != self.files {
             return Err(Error::failed(
