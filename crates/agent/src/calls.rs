@@ -128,7 +128,7 @@ impl Turn<'_> {
         let mut stop = None;
         let mut parts = Vec::new();
         for Ran { call, mut reply, took } in ran {
-            if matches!(reply.refusal, Some(Refusal::Rule | Refusal::Approval)) {
+            if reply.refusal.is_some_and(Refusal::leaves_work) {
                 self.refused += 1;
             }
             let entry = self.agent.engine.get(&call.name);

@@ -58,8 +58,19 @@ pub enum Refusal {
     Rule,
     /// The session is in plan mode.
     PlanMode,
-    /// It needs an approval, and nobody gave one.
+    /// The mode asks for an approval, and nobody gave one.
     Approval,
+    /// A rule or a policy asks for an approval in every mode, and nobody gave one.
+    AskRule,
+}
+
+impl Refusal {
+    /// Whether work was left undone that another setting or an approval would have let pass. Plan mode refuses on
+    /// purpose.
+    #[must_use]
+    pub fn leaves_work(self) -> bool {
+        self != Self::PlanMode
+    }
 }
 
 /// Which end of a text matters.

@@ -164,7 +164,7 @@ impl Child {
                     }
                 }
                 Event::Called { name, reply, .. } => {
-                    if matches!(reply.refusal, Some(Refusal::Rule | Refusal::Approval)) {
+                    if reply.refusal.is_some_and(Refusal::leaves_work) {
                         child.done().refused += 1;
                     }
                     child.sent(&engine, name, &reply.media);

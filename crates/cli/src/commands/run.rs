@@ -381,7 +381,7 @@ fn refusal_hint(count: u32, refused: &[RefusedCall]) -> String {
     let calls = if count == 1 { "1 call was refused".to_owned() } else { format!("{count} calls were refused") };
     let mut lines = vec![format!("{calls}, so the work may be incomplete.")];
     let mut reasons: Vec<&RefusedCall> = Vec::new();
-    let counts = refused.iter().filter(|it| it.why != Refusal::PlanMode);
+    let counts = refused.iter().filter(|it| it.why.leaves_work());
     for call in counts.clone().filter(|it| it.is_by_rule()) {
         if reasons.len() < MAX_REASONS && !reasons.iter().any(|it| it.text == call.text) {
             reasons.push(call);
@@ -410,7 +410,7 @@ const MAX_REASONS: usize = 3;
 impl RefusedCall {
     /// Whether a rule stands against the call, which no mode changes: one that denies it, or one that wants it asked.
     fn is_by_rule(&self) -> bool {
-        self.why == Refusal::Rule || self.text.contains("because the rule ")
+        matches!(self.why, Refusal::Rule | Refusal::AskRule)
     }
 
     /// The reason in one line.

@@ -226,7 +226,7 @@ impl Gate {
                 let why = format!("the mode {} lets it pass, and no rule is about it", self.mode.get().name());
                 (Outcome::Allow, Basis::Mode, why)
             }
-            Ok(Verdict::Ask { why, rule }) => {
+            Ok(Verdict::Ask { why, rule, .. }) => {
                 let denies = |rule: &str| self.deny.iter().any(|it| it.text() == rule && it.touches(deed) > Hit::No);
                 let basis = match rule {
                     Some(rule) if rule == caution::RULE => Basis::UntrustedContent,

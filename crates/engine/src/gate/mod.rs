@@ -199,10 +199,6 @@ impl Refused {
     fn by_rule(error: Error) -> Self {
         Self { error, why: Refusal::Rule }
     }
-
-    fn by_approval(error: Error) -> Self {
-        Self { error, why: Refusal::Approval }
-    }
 }
 
 impl Gate {
@@ -297,7 +293,10 @@ impl Gate {
         self.look(&mut deed).await;
         match self.verdict(&deed)? {
             Verdict::Pass => Ok(()),
-            Verdict::Ask { why, rule } => self.put(&deed, &why, rule.as_deref()).await.map_err(Refused::by_approval),
+            Verdict::Ask { why, rule, refusal } => {
+                let answer = self.put(&deed, &why, rule.as_deref()).await;
+                answer.map_err(|error| Refused { error, why: refusal })
+            }
         }
     }
 
@@ -312,13 +311,13 @@ impl Gate {
         // allow the call.
         _ = self.look(&mut deed).now_or_never();
         let verdict = self.verdict(&deed).map_err(|refused| refused.error)?;
-        let Verdict::Ask { why, rule } = verdict else { return Ok(Verdict::Pass) };
+        let Verdict::Ask { why, rule, refusal } = verdict else { return Ok(Verdict::Pass) };
         self.askable(&deed, &why)?;
         let state = self.given.of(&call.session.id);
         if state.covers(&deed, rule.as_deref()) {
             return Ok(Verdict::Pass);
         }
-        Ok(Verdict::Ask { why, rule })
+        Ok(Verdict::Ask { why, rule, refusal })
     }
 
     /// Finds out what the arguments do not say: where links lead, and which project scripts a command runs.
@@ -393,11 +392,11 @@ impl Gate {
                 rule.text(),
                 doubts(deed)
             );
-            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
+            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.touches(deed) > Hit::No) {
             let why = format!("the rule {} wants it asked", rule.text());
-            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()) });
+            return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
         }
         let looks = deed.reading.as_ref().is_some_and(commands::line_only_looks);
         let suspect = match caution::standing(self.caution, self.mode.get(), deed, self.names_host(deed)) {
@@ -408,7 +407,9 @@ impl Gate {
                 ))));
             }
             Standing::Asked(why) if !looks => {
-                return Ok(Verdict::Ask { why, rule: Some(caution::RULE.to_owned()) });
+                // The automatic policy asks in some modes only.
+                let refusal = if self.caution == Caution::Ask { Refusal::AskRule } else { Refusal::Approval };
+                return Ok(Verdict::Ask { why, rule: Some(caution::RULE.to_owned()), refusal });
             }
             Standing::Suspect(why) => Some(why),
             _ => None,
@@ -416,10 +417,11 @@ impl Gate {
         if self.allowed(deed) || self.mode_passes(deed) {
             return Ok(Verdict::Pass);
         }
-        Ok(match suspect {
-            Some(why) => Verdict::Ask { why: format!("{}; {why}", reason(deed)), rule: Some(caution::RULE.to_owned()) },
-            None => Verdict::Ask { why: reason(deed), rule: None },
-        })
+        let (why, rule) = match suspect {
+            Some(why) => (format!("{}; {why}", reason(deed)), Some(caution::RULE.to_owned())),
+            None => (reason(deed), None),
+        };
+        Ok(Verdict::Ask { why, rule, refusal: Refusal::Approval })
     }
 
     /// Whether an allow rule names the host that a call goes to.
@@ -573,7 +575,12 @@ fn reads_web(deed: &Deed<'_>) -> bool {
 /// What the gate says before anybody is asked.
 pub(crate) enum Verdict {
     Pass,
-    Ask { why: String, rule: Option<String> },
+    Ask {
+        why: String,
+        rule: Option<String>,
+        /// What kind of refusal it is when nobody approves.
+        refusal: Refusal,
+    },
 }
 
 fn refusal(reason: &str) -> String {

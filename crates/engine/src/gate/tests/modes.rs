@@ -134,6 +134,8 @@ async fn a_refusal_says_what_kind_it_is() {
     assert_eq!(why(Mode::Default, &[]).await, Refusal::Approval);
     assert_eq!(why(Mode::DontAsk, &[]).await, Refusal::Approval);
     assert_eq!(why(Mode::Open, &["-Bash"]).await, Refusal::Rule);
+    assert_eq!(why(Mode::Open, &["?Bash"]).await, Refusal::AskRule);
+    assert_eq!(why(Mode::BypassPermissions, &["?Bash(npm:*)"]).await, Refusal::AskRule);
     assert_eq!(why(Mode::Plan, &[]).await, Refusal::PlanMode);
 }
 
