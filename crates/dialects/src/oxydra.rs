@@ -82,6 +82,7 @@ pub fn oxydra() -> Dialect {
             paged: &["scratchpad_read", "schedule_run_output"],
             ranges: const {
                 &[
+                    ParameterRange { tool: "memory_search", parameter: "top_k", min: 1, max: 20 },
                     ParameterRange { tool: "web_search", parameter: "count", min: 1, max: 10 },
                     ParameterRange { tool: "schedule_search", parameter: "limit", min: 1, max: 50 },
                     ParameterRange { tool: "schedule_runs", parameter: "limit", min: 1, max: 20 },

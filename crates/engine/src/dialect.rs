@@ -96,7 +96,8 @@ impl ParameterRange {
         let number = value.as_f64()?;
         let (used, what) = match number {
             _ if number > f64::from(max) => (max, "most"),
-            _ if number < f64::from(min) => (min, "least"),
+            // A negative size is a mistake, which the schema refuses.
+            _ if number >= 0.0 && number < f64::from(min) => (min, "least"),
             _ => return None,
         };
         let note = format!("{parameter} was {value}; the {what} is {used}, which was used instead");
@@ -188,7 +189,14 @@ mod tests {
         let (note, args) = applied(json!({ "limit": 1.5 }));
         assert_eq!(note.as_deref(), Some("limit was 1.5; the least is 10, which was used instead"));
         assert_eq!(args, json!({ "limit": 10 }));
-        for fine in [json!({ "limit": 2000 }), json!({ "limit": 10 }), json!({}), json!({ "limit": "x" })] {
+        let fine = [
+            json!({ "limit": 2000 }),
+            json!({ "limit": 10 }),
+            json!({}),
+            json!({ "limit": "x" }),
+            json!({ "limit": -1 }),
+        ];
+        for fine in fine {
             assert_eq!(applied(fine.clone()), (None, fine));
         }
     }

@@ -180,8 +180,7 @@ impl Engine {
     /// Runs one call, from the model's words to the words for the model.
     pub async fn run(&self, name: &str, args: impl Into<Args>, call: Call) -> Reply {
         let table = self.table();
-        let mut ready = table.prepare(name, args.into());
-        ready.apply_ranges(self.dialect.limits.ranges);
+        let mut ready = table.prepare(name, args.into(), self.dialect.limits.ranges);
         let mut record = self.events.open(&self.scrub, name, &mut ready, &call);
 
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());

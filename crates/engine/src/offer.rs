@@ -90,11 +90,12 @@ impl Engine {
     /// call is made: rules stay, but modes, earlier answers and untrusted content do not.
     pub fn decide(&self, name: &str, args: impl Into<Args>, call: &Call) -> Decision {
         let table = self.table();
-        let decided = table.prepare(name, args.into()).checked().and_then(|(slot, args)| {
-            let spec = &slot.entry.spec;
-            self.refuse_secrets(spec, &args).map_err(|(error, _)| error)?;
-            self.gate.decide(spec, &args, call)
-        });
+        let decided =
+            table.prepare(name, args.into(), self.dialect.limits.ranges).checked().and_then(|(slot, args)| {
+                let spec = &slot.entry.spec;
+                self.refuse_secrets(spec, &args).map_err(|(error, _)| error)?;
+                self.gate.decide(spec, &args, call)
+            });
         match decided {
             Ok(Verdict::Pass) => Decision::Allowed,
             Ok(Verdict::Ask { why, .. }) => Decision::Asked { why },
@@ -109,7 +110,7 @@ impl Engine {
         let mode = self.gate.mode().get();
         let table = self.table();
         let refused = |basis, error: &Error| Explanation::refused(name, mode, basis, error.to_string());
-        match table.prepare(name, args.into()).checked() {
+        match table.prepare(name, args.into(), self.dialect.limits.ranges).checked() {
             Err(error) => refused(Basis::InvalidCall, &error),
             Ok((slot, args)) => match self.refuse_secrets(&slot.entry.spec, &args) {
                 Err((error, _)) => refused(Basis::Secret, &error),

@@ -30,22 +30,13 @@ impl<'a> Ready<'a> {
             (None, None) => Err(Error::UnknownTool(String::new())),
         }
     }
-
-    /// Puts numbers outside of their range to its nearest end, and tells the model.
-    pub(crate) fn apply_ranges(&mut self, ranges: &[ParameterRange]) {
-        let Some(slot) = self.slot.filter(|_| self.refused.is_none()) else { return };
-        for range in ranges.iter().filter(|it| it.tool == slot.entry.spec.name) {
-            if let Some(note) = range.apply(&mut self.args) {
-                self.notes.push(note.clone());
-                self.model_notes.push(note);
-            }
-        }
-    }
 }
 
 impl Table {
-    /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean.
-    pub(crate) fn prepare(&self, name: &str, args: Args) -> Ready<'_> {
+    /// Finds the tool and makes the arguments fit, as far as that changes nothing about what they mean. Numbers outside
+    /// of a range of `ranges` are put to its nearest end, and the model is told; this comes before the schema is
+    /// checked, which may have the same range.
+    pub(crate) fn prepare(&self, name: &str, args: Args, ranges: &[ParameterRange]) -> Ready<'_> {
         let mut ready = Ready {
             slot: self.find(name),
             args: Value::Null,
@@ -78,6 +69,12 @@ impl Table {
         let changes = coerce::fit(&spec.schema, &mut ready.args, zero);
         ready.notes.extend(changes.notes);
         ready.model_notes.extend(changes.model_notes);
+        for range in ranges.iter().filter(|it| it.tool == spec.name) {
+            if let Some(note) = range.apply(&mut ready.args) {
+                ready.notes.push(note.clone());
+                ready.model_notes.push(note);
+            }
+        }
         ready.refused = slot.schema.check(&spec.schema, &ready.args, &changes.unknown).err();
         ready
     }
