@@ -147,6 +147,8 @@ struct Scan {
     /// How many lines and bytes may still be kept.
     lines_left: usize,
     bytes_left: usize,
+    /// How many bytes may be kept in all.
+    max_bytes: usize,
     /// How many bytes of one line are kept, and how many characters are shown.
     keep: usize,
     max_line: usize,
@@ -180,6 +182,7 @@ impl Scan {
             start: read.start.get(),
             lines_left: read.limit.unwrap_or(MOST_LINES).min(MOST_LINES),
             bytes_left,
+            max_bytes: bytes_left,
             keep: max_line.saturating_mul(4).min(bytes_left.saturating_add(4)),
             max_line,
             bytes: Vec::new(),
@@ -290,10 +293,14 @@ impl Scan {
     fn close(&mut self, ended: bool) {
         let start = self.opened();
         let cost = shown_bytes(&self.bytes[start..], self.max_line) + 1;
+        // A page that whole lines fill less than half ends inside the next one.
+        let is_filled = self.bytes_left <= self.max_bytes / 2;
         if self.lines_left == 0 {
             self.full = Some(CutBy::Lines);
-        } else if cost > self.bytes_left + 1 && !self.kept.is_empty() {
+        } else if cost > self.bytes_left + 1 && is_filled && !self.kept.is_empty() {
             self.full = Some(CutBy::Bytes);
+        } else if cost > self.bytes_left + 1 {
+            self.bytes.truncate(start + self.bytes_left);
         }
         if self.full.is_some() {
             self.bytes.truncate(start);
