@@ -129,8 +129,9 @@ settings! {
         /// session begins. A project adds its plugins once `helve config trust` listed them; trust covers their files in
         /// the project, and ends when one of them changes.
         plugins: Vec<PluginProgram> = Vec::new(), Adds;
-        /// The most bytes of one reply. Without it: the limit of the dialect.
-        #[schemars(range(min = 1_024, max = 10_485_760))]
+        /// The most bytes of one reply. Without it: the limit of the dialect. The output of a command is shown up to
+        /// 524288 bytes, whatever this says.
+        #[schemars(range(min = 1_024, max = 1_048_576))]
         max_output_bytes: Option<u64> = None, May;
         /// Whether an edit that does not match exactly may match without regard to trailing blanks, indentation, or
         /// the style of quotes and dashes. The reply says how it matched.

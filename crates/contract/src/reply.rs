@@ -34,6 +34,9 @@ pub struct Reply {
     pub saved: Option<SavedText>,
     /// What was left out, once something was.
     pub cut: Option<Cut>,
+    /// Bytes of the whole output, where `text` shows some of them in another form: escaped, or left out as a command to
+    /// a terminal. A note about a truncation then tells this size, and not how much of it the text shows.
+    pub source_bytes: Option<u64>,
     /// The sandbox that held the call, as one short word ("L3"), where a program ran.
     pub wall: Option<String>,
     /// Where the words are from, when they are a stranger's. The engine marks them as data.

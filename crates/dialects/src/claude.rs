@@ -99,9 +99,7 @@ fn error(_: &str, error: &Error) -> Reply {
 }
 
 fn notice(notice: &Notice) -> String {
-    let end = if notice.keep == Keep::Head { "first" } else { "last" };
-    let [kept, total] = [notice.kept, notice.total].map(words::thousands);
-    let shown = format!("the {end} {kept} of {total} {}", notice.unit);
+    let shown = notice.part(words::thousands);
     match &notice.file {
         Some(file) => format!("[Output truncated: {shown} shown. Full output saved to: {}]", file.display()),
         None => format!("[Output truncated: {shown} shown.]"),

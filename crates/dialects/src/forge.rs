@@ -112,7 +112,10 @@ fn error(_: &str, error: &Error) -> Reply {
 
 fn notice(notice: &Notice) -> String {
     let file = notice.file.as_ref().map(|file| format!("; the whole is in {}", file.display())).unwrap_or_default();
-    format!("[{} of {} {} shown{file}]", notice.kept, notice.total, notice.unit)
+    match notice.kept {
+        Some(kept) => format!("[{kept} of {} {} shown{file}]", notice.total, notice.unit),
+        None => format!("[{} shown{file}]", notice.part(|it| it.to_string())),
+    }
 }
 
 /// Read a file. Returns {content, totalLines}.

@@ -83,7 +83,10 @@ fn error(tool: &str, error: &Error) -> Reply {
 }
 
 fn notice(notice: &Notice) -> String {
-    let whole = format!("{} of {} {}", notice.kept, notice.total, notice.unit);
+    let whole = match notice.kept {
+        Some(kept) => format!("{kept} of {} {}", notice.total, notice.unit),
+        None => notice.part(|it| it.to_string()),
+    };
     match &notice.file {
         Some(file) => format!("[output truncated: {whole} shown; the whole is in {}]", file.display()),
         None => format!("[output truncated: {whole} shown]"),

@@ -157,8 +157,8 @@ pub struct Words {
 pub struct Notice {
     /// What the whole was.
     pub cut: Cut,
-    /// How much was kept, in `unit`.
-    pub kept: u64,
+    /// How much was kept, in `unit`; `None` where the text shows the output in another form.
+    pub kept: Option<u64>,
     /// The size of the whole, in `unit`.
     pub total: u64,
     /// The unit of the limit; bytes where nothing else is known of the whole.
@@ -171,6 +171,21 @@ pub struct Notice {
     pub limit: Limit,
     /// The file with the whole, as the model can name it.
     pub file: Option<PathBuf>,
+}
+
+impl Notice {
+    /// Which part of the whole is shown: `the first 10 of 200 bytes`, or `the beginning of 200 bytes`. Numbers are
+    /// formatted by `number`.
+    #[must_use]
+    pub fn part(&self, number: fn(u64) -> String) -> String {
+        let (total, unit) = (number(self.total), self.unit);
+        match (self.kept, self.keep) {
+            (Some(kept), Keep::Head) => format!("the first {} of {total} {unit}", number(kept)),
+            (Some(kept), Keep::Tail) => format!("the last {} of {total} {unit}", number(kept)),
+            (None, Keep::Head) => format!("the beginning of {total} {unit}"),
+            (None, Keep::Tail) => format!("the end of {total} {unit}"),
+        }
+    }
 }
 
 #[cfg(test)]

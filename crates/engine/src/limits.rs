@@ -79,11 +79,13 @@ fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Mar
             Keep::Head => &raw[..unseen::raw_offset(raw, body.len())],
             Keep::Tail => &raw[unseen::raw_offset(raw, reply.text.len() - part.text.len())..],
         };
+        let is_whole = reply.cut.is_none() && reply.source_bytes.is_none();
         // What the tool left out itself is known in bytes only.
-        let unit = if reply.cut.is_some() { SizeUnit::Bytes } else { limit.unit };
-        let cut = reply.cut.unwrap_or(Cut::of(raw));
-        let total = if reply.cut.is_some() { cut.bytes } else { unit.measure(raw) as u64 };
-        let kept = unit.measure(shown.strip_suffix('\n').unwrap_or(shown)) as u64;
+        let unit = if is_whole { limit.unit } else { SizeUnit::Bytes };
+        let cut = whole_size(reply, raw);
+        let total = if is_whole { unit.measure(raw) as u64 } else { cut.bytes };
+        let kept = reply.source_bytes.is_none();
+        let kept = kept.then(|| unit.measure(shown.strip_suffix('\n').unwrap_or(shown)) as u64);
         let file = if by.is_some() { kept_in(reply, marks, spill) } else { reply.spill.clone().map(PathBuf::from) };
         reply.text = body;
         reply.cut = Some(cut);
@@ -98,6 +100,12 @@ fn bound_text(reply: &mut Reply, limit: Limit, words: &Words, marks: Option<&Mar
         reply.text.insert_str(0, frame(&reply.before));
     }
     (reply.before, reply.after) = (String::new(), String::new());
+}
+
+/// The size of the whole output: what the tool says of it, or else that of its text.
+fn whole_size(reply: &Reply, text: &str) -> Cut {
+    let cut = reply.cut.unwrap_or(Cut::of(text));
+    Cut { bytes: reply.source_bytes.unwrap_or(cut.bytes), ..cut }
 }
 
 /// Writes the text that goes beside the reply to a file, and names it below the reply.
@@ -146,10 +154,11 @@ fn bound_json(reply: &mut Reply, limit: Limit, words: &Words, spill: Option<Kept
         reply.data = Some(data);
         return;
     }
-    let cut = reply.cut.unwrap_or(Cut::of(&reply.text));
+    let cut = whole_size(reply, &reply.text);
     let file = kept_in(reply, None, spill);
+    let has_source = reply.source_bytes.is_some();
     let notice = |kept: usize| {
-        let (kept, total, by) = (kept as u64, cut.bytes, Some(TruncatedBy::Size));
+        let (kept, total, by) = ((!has_source).then_some(kept as u64), cut.bytes, Some(TruncatedBy::Size));
         let unit = SizeUnit::Bytes;
         (words.notice)(&Notice { cut, kept, total, unit, by, keep: reply.keep, limit, file: file.clone() })
     };
@@ -361,7 +370,7 @@ mod tests {
     const WORDS: Words = Words {
         error: |_, error| Reply::failed(error.to_string()),
         error_prefix: "",
-        notice: |it| format!("[{} of {} bytes, {} lines]", it.kept, it.cut.bytes, it.cut.lines),
+        notice: |it| format!("[{} of {} bytes, {} lines]", it.kept.unwrap_or_default(), it.cut.bytes, it.cut.lines),
         cancelled: "Cancelled",
     };
 
@@ -468,7 +477,8 @@ mod tests {
 
     #[test]
     fn a_notice_has_one_unit() {
-        const UNITS: Words = Words { notice: |it| format!("[{} of {} {}]", it.kept, it.total, it.unit), ..WORDS };
+        const UNITS: Words =
+            Words { notice: |it| format!("[{} of {} {}]", it.kept.unwrap_or_default(), it.total, it.unit), ..WORDS };
         let mut reply = Reply::from("é".repeat(30));
         bound(&mut reply, (Limit::chars(10), None), &UNITS, None, None);
         assert!(reply.text.ends_with("[10 of 30 characters]"), "{}", reply.text);

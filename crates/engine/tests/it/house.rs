@@ -55,7 +55,7 @@ pub(crate) fn dialect() -> Dialect {
                 Error::UnknownTool(text) => Reply::failed(format!("Tool not found: {text}")),
                 error => Reply::failed(format!("{tool}: {error}")),
             },
-            notice: |notice| format!("[{} of {} bytes]", notice.kept, notice.cut.bytes),
+            notice: |notice| format!("[{} of {} bytes]", notice.kept.unwrap_or_default(), notice.cut.bytes),
             error_prefix: "",
             cancelled: "Cancelled",
         },

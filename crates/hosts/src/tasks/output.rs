@@ -6,8 +6,8 @@ use helve_contract::ports::TaskOutput;
 
 use super::text::Cleaner;
 
-/// How much of the beginning is kept.
-pub(super) const HEAD: usize = 256 << 10;
+/// How much of the beginning is kept: enough for the largest limit of a dialect, 100,000 characters of four bytes.
+pub(super) const HEAD: usize = 512 << 10;
 /// How much of the end is kept.
 const TAIL: usize = 512 << 10;
 /// How many changes from one stream to the other are remembered.

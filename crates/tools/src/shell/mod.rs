@@ -50,6 +50,12 @@ fn left_out(info: &TaskInfo, output: &TaskText) -> Option<Cut> {
     (output.skipped > 0).then(|| Cut { bytes: info.written, lines: count_lines(&output.merged) as u64 })
 }
 
+/// Bytes of the whole output, where the text does not show its bytes as they are: some are escaped, or were commands to a
+/// terminal.
+fn source_bytes(written: u64, unseen: u64, text: &str) -> Option<u64> {
+    (text.len() as u64 != written.saturating_sub(unseen)).then_some(written)
+}
+
 /// `1.25 s` or `340 ms`.
 fn seconds(time: Duration) -> String {
     match time.as_millis() {
@@ -66,10 +72,12 @@ async fn strayed(call: &Call, id: &TaskId, error: Error) -> Error {
         return error;
     }
     let told = |it: &TaskInfo| format!("{} ({}, `{}`)", it.id, word(&it.state), brief(&it.command));
-    let known: Vec<_> = tasks.iter().rev().take(5).map(told).collect();
+    let agents = call.agents().running(call).await;
+    let agents = agents.iter().map(|it| format!("{} (running, the agent `{}`)", it.id, brief(&it.title)));
+    let known: Vec<_> = tasks.iter().rev().take(5).map(told).chain(agents.take(5)).collect();
     let id: String = id.0.chars().take(64).collect();
     let known = if known.is_empty() {
-        "nothing was started in the background".into()
+        "no command was started in the background, and no agent is running".into()
     } else {
         format!("there are {}", known.join(", "))
     };

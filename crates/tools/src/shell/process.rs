@@ -102,19 +102,21 @@ fn running(info: &TaskInfo) -> Result<()> {
 impl From<ProcessOut> for Reply {
     /// 000's words.
     fn from(out: ProcessOut) -> Self {
-        let mut cut = None;
+        let (mut cut, mut source_bytes) = (None, None);
         let (text, info) = match out {
             ProcessOut::Status(info) => (status(&info), info),
             ProcessOut::Sent(info, bytes) => (format!("wrote {bytes} bytes to process {}", info.id), info),
             ProcessOut::Signalled(info, signal) => (format!("sent {} to process {}", signal.name(), info.id), info),
             ProcessOut::Polled(info, output) => {
                 cut = super::left_out(&info, &output);
+                source_bytes = super::source_bytes(info.written, output.skipped, &output.merged);
                 (polled(&info, &output), info)
             }
         };
         Self {
             text,
             cut,
+            source_bytes,
             exit: info.state.exit().map(|exit| exit.code),
             keep: Keep::Tail,
             spill: info.file.clone(),

@@ -340,8 +340,10 @@ impl RunOut {
             data["notes"] = remarks.into();
         }
         let json = Reply::json(data);
+        // The file with the whole output holds no JSON, so the size of the JSON says nothing about it.
+        let source_bytes = self.file.is_some().then_some(self.written);
         let reply = self.reply(String::new(), String::new());
-        Reply { text: json.text, data: json.data, form: json.form, ..reply }
+        Reply { text: json.text, data: json.data, form: json.form, source_bytes, ..reply }
     }
 
     /// 002: the output, then `[exit code: N]` where it is not zero. A command that fails is no error.
@@ -441,6 +443,7 @@ impl RunOut {
             after,
             data: Some(data),
             cut,
+            source_bytes: super::source_bytes(self.written, self.unseen, &self.merged),
             exit: self.exit,
             keep: self.keep,
             spill: self.file.clone(),

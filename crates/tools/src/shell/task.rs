@@ -146,6 +146,7 @@ fn of_command(info: TaskInfo, output: Output, waited: Option<Duration>) -> Reply
         text,
         after: after.join("\n"),
         cut: super::left_out(&info, &output),
+        source_bytes: super::source_bytes(info.written, output.skipped, &output.merged),
         data: Some(data),
         is_error: waited.is_some(),
         exit: exit.map(|exit| exit.code),
@@ -290,6 +291,20 @@ mod tests {
         let stop = TaskStop { id: "a1".into() };
         let reply = stop.run(&FakeAgents::call(AgentState::Running)).await;
         assert_eq!(told(reply.map_or_else(Into::into, Into::into)), "Successfully stopped agent: a1 (Count)");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_id_gets_the_agents_that_run() {
+        let unknown = |state| async {
+            let tool = TaskOutput { id: "zz".into(), ..output(false) };
+            tool.run(&FakeAgents::call(state)).await.unwrap_err().to_string()
+        };
+        assert_eq!(
+            unknown(AgentState::Running).await,
+            "no task `zz` in this session; there are a1 (running, the agent `Count`)"
+        );
+        let none = "no command was started in the background, and no agent is running";
+        assert!(unknown(AgentState::Done).await.ends_with(none), "{}", unknown(AgentState::Done).await);
     }
 
     #[tokio::test]
