@@ -1,10 +1,12 @@
 //! Reading a page of the web in `claude`.
 
 use helve_contract::{
-    Reply,
+    Reply, SavedText,
     ports::{Redirects, Scheme},
 };
 use helve_tools::web as room;
+
+use crate::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -26,7 +28,7 @@ impl From<WebFetch> for room::Fetch {
 pub(super) fn fetched(out: room::FetchOut) -> Reply {
     let page = &out.page;
     let mut after = out.remarks();
-    let mut passages = None;
+    let (mut passages, mut saved) = (None, None);
     let result = match (&page.moved_to, &out.answer) {
         (Some(to), _) => format!(
             "{} redirects to another host: {to} ({} {}). To read it, call WebFetch again with that URL.",
@@ -34,9 +36,15 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
         ),
         (None, Some(room::Answer::Model(answer))) => answer.clone(),
         (None, Some(room::Answer::Passages { text, cut })) if !text.trim().is_empty() => {
-            let what = if *cut { "the passages nearest to the prompt" } else { "the page's text" };
+            let what = if *cut {
+                let [shown, whole] = [text.len(), page.text.len()].map(|it| words::thousands(it as u64));
+                saved = Some(SavedText { what: "the whole text of the page".to_owned(), text: page.text.clone() });
+                format!("these are the passages nearest to the prompt, {shown} of {whole} bytes")
+            } else {
+                "this is the page's text".to_owned()
+            };
             let title = page.title.as_ref().map(|it| format!("{it}\n\n")).unwrap_or_default();
-            let note = format!("[No model read this page: these are {what}.]");
+            let note = format!("[No model read this page: {what}.]");
             after = if after.is_empty() { note } else { format!("{after}\n{note}") };
             passages = Some(format!("{title}{text}"));
             out.fenced(&format!("{title}{text}"))
@@ -53,7 +61,7 @@ pub(super) fn fetched(out: room::FetchOut) -> Reply {
         "url": page.url,
     });
     match passages {
-        Some(text) => out.page_reply(Reply { after, data: Some(data), ..text.into() }),
+        Some(text) => out.page_reply(Reply { after, saved, data: Some(data), ..text.into() }),
         None => out.told(Reply { after, data: Some(data), ..result.into() }),
     }
 }

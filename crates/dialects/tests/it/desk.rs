@@ -199,10 +199,15 @@ impl Desk {
 
     /// What is in the file that holds the full output of a reply.
     pub(crate) fn full_output(&self, reply: &Reply) -> String {
+        String::from_utf8(self.full_bytes(reply)).unwrap()
+    }
+
+    /// The same as bytes.
+    pub(crate) fn full_bytes(&self, reply: &Reply) -> Vec<u8> {
         let name = Path::new(reply.spill.as_deref().unwrap()).file_name().unwrap();
         let found = ["spill", "tasks"].map(|folder| self.folder.path().join(folder).join(name));
         let file = found.into_iter().find(|file| file.exists()).unwrap();
-        fs::read_to_string(file).unwrap()
+        fs::read(file).unwrap()
     }
 
     /// A schedule ran at 13:00, and said this.

@@ -25,6 +25,10 @@ async fn a_long_line_of_a_command_is_shown_as_far_as_the_limit_goes() {
 
     let reply = desk.call("solo", "exec", r#"{"command": "yes ü | head -n 99000 | tr -d '\\n'"}"#).await;
     assert_eq!((count(&reply.text, 'ü'), reply.cut), (99_000, None));
+
+    // A megabyte is more than is kept in memory of the beginning.
+    let reply = desk.call("solo", "exec", r#"{"command": "yes 😀 | head -n 300000 | tr -d '\\n'"}"#).await;
+    assert_eq!(count(&reply.text, '😀'), 100_000);
 }
 
 #[tokio::test]
@@ -79,6 +83,17 @@ async fn max_bytes_of_a_page_has_an_effect_up_to_its_maximum() {
 }
 
 #[tokio::test]
+async fn passages_of_a_page_say_how_much_they_are_and_where_the_rest_is() {
+    let mut desk = Desk::new();
+    let reply =
+        desk.call("claude", "WebFetch", r#"{"url": "https://long.example/", "prompt": "the last line?"}"#).await;
+    assert!(reply.text.contains("these are the passages nearest to the prompt, "), "{}", reply.text);
+    assert!(reply.text.contains(" of 276,016 bytes.]\n[the whole text of the page: "), "{}", reply.text);
+    let file = reply.text.rsplit(": ").next().unwrap().trim_end_matches(']');
+    assert!(std::fs::read_to_string(file).unwrap().ends_with("The last line.\n"));
+}
+
+#[tokio::test]
 async fn json_replies_stay_json_and_their_file_holds_the_page() {
     let mut desk = Desk::new();
     let reply = desk.call("oxydra", "web_fetch", r#"{"url": "https://long.example/"}"#).await;
@@ -120,6 +135,89 @@ async fn a_line_longer_than_a_page_can_be_read_to_its_end() {
         let args = serde_json::json!({ "path": file, "offset": offset, "limit": 5 }).to_string();
         let rest = desk.call(dialect, "read", &args).await;
         assert!(!rest.is_error && rest.text.contains("END"), "{dialect}: {}", rest.text);
+    }
+}
+
+/// Whole lines that fill less than half of a page are followed by the beginning of the next one.
+#[tokio::test]
+async fn a_page_ends_inside_a_long_line_where_whole_lines_would_leave_it_empty() {
+    let mut desk = Desk::new();
+    desk.put("min.js", format!("/* licence */\n{}END\nlast\n", "é".repeat(100_000)));
+    let half = format!("{}\n", "q".repeat(30_000));
+    desk.put("half.txt", format!("{half}{half}{half}"));
+    for (dialect, next) in [("solo", 2), ("preset", 3)] {
+        let reply = desk.call(dialect, "read", r#"{"path": "min.js"}"#).await;
+        assert!(reply.text.contains("/* licence */\n"));
+        assert!((12_000..=25_600).contains(&count(&reply.text, 'é')), "{dialect}: {}", count(&reply.text, 'é'));
+        assert!(reply.text.contains("… [cut: the line has 200003 bytes]\n"));
+        assert!(reply.text.contains(&format!("[lines 1-2 of 3; go on with offset={next}]")), "{dialect}");
+        assert!(reply.text.contains("[line 2 in full, folded at 1000 characters: "));
+        let args = format!(r#"{{"path": "min.js", "offset": {next}}}"#);
+        assert!(desk.call(dialect, "read", &args).await.text.contains("last"));
+        let reply = desk.call(dialect, "read", r#"{"path": "half.txt"}"#).await;
+        assert_eq!(count(&reply.text, 'q'), 30_000, "{dialect}");
+    }
+}
+
+/// The note tells the size of what the command wrote, also where the text shows its bytes in another form.
+#[tokio::test]
+async fn the_size_in_a_note_is_that_of_the_output_and_of_its_file() {
+    let mut desk = Desk::new();
+    desk.put("bin.dat", (0..=255_u8).cycle().take(400_000).collect::<Vec<_>>());
+    let colours = r"for i in $(seq 20000); do printf '\033[31mred\033[0m\n'; done";
+    for (command, size) in [("cat bin.dat", 400_000), (colours, 260_000)] {
+        let command = serde_json::json!({ "command": command }).to_string();
+        for (dialect, tool, note) in [
+            ("claude", "Bash", format!("the beginning of {},000 bytes shown", size / 1000)),
+            ("solo", "exec", format!("the beginning of {size} bytes shown")),
+            ("oxydra", "shell_exec", format!("original size: {},000 bytes", size / 1000)),
+            ("preset", "bash", "truncated at ".to_owned()),
+        ] {
+            let reply = desk.call(dialect, tool, &command).await;
+            if reply.cut.is_none() {
+                assert!((dialect, size) == ("solo", 260_000), "100,000 characters hold the text without colours");
+                continue;
+            }
+            assert!(reply.text.contains(&note), "{dialect}: {}", &reply.text[reply.text.len() - 300..]);
+            assert_eq!(desk.full_bytes(&reply).len(), size, "{dialect}");
+        }
+    }
+    let reply = desk.call("forge", "bash", r#"{"command": "cat bin.dat"}"#).await;
+    let text = json(&reply)["stdout"].as_str().unwrap().to_owned();
+    assert!(text.contains("[the end of 400000 bytes shown; the whole is in "), "{}", &text[..200]);
+    assert_eq!(desk.full_bytes(&reply).len(), 400_000);
+}
+
+#[tokio::test]
+async fn a_page_of_read_has_50_kb_by_default_and_at_most_512() {
+    let mut desk = Desk::new();
+    desk.put("lines.txt", "123456789\n".repeat(100_000));
+    let mut lines = async |dialect: &str, args: &str| {
+        let reply = desk.call(dialect, "read", args).await;
+        reply.text.matches("123456789").count()
+    };
+    assert_eq!(lines("solo", r#"{"path": "lines.txt"}"#).await, 51_200 / 10);
+    assert_eq!(lines("solo", r#"{"path": "lines.txt", "limit": 99999}"#).await, (512 << 10) / 10);
+    assert_eq!(lines("preset", r#"{"path": "lines.txt"}"#).await, 2000);
+    desk.put("wide.txt", format!("{}\n", "x".repeat(99)).repeat(1000));
+    let reply = desk.call("preset", "read", r#"{"path": "wide.txt"}"#).await;
+    assert_eq!(count(&reply.text, 'x') / 99, 512, "51,200 bytes of lines of 100");
+}
+
+/// The part of a very long line that matches is shown, in every dialect that searches text.
+#[tokio::test]
+async fn a_match_far_inside_a_long_line_is_shown() {
+    let mut desk = Desk::new();
+    desk.put("min.js", format!("a\n{}NEEDLE{}\n", "x".repeat(300_000), "é".repeat(100_000)));
+    for (dialect, tool, args) in [
+        ("solo", "grep", r#"{"pattern": "NEEDLE"}"#),
+        ("preset", "grep", r#"{"pattern": "NEEDLE"}"#),
+        ("oxydra", "file_search", r#"{"path": "/shared", "query": "NEEDLE"}"#),
+        ("claude", "Grep", r#"{"pattern": "NEEDLE", "output_mode": "content"}"#),
+    ] {
+        let reply = desk.call(dialect, tool, args).await;
+        assert!(reply.text.contains("min.js:2:") && reply.text.contains("xNEEDLEé"), "{dialect}: {}", reply.text);
+        assert!(reply.text.len() < 2_000 && reply.cut.is_none(), "{dialect}: {}", reply.text.len());
     }
 }
 
@@ -218,6 +316,12 @@ async fn a_number_out_of_range_is_reported() {
     assert_eq!(reply.model_notes, [""; 0]);
     let reply = desk.call("solo", "exec", r#"{"command": "true", "timeout": 1}"#).await;
     assert_eq!(reply.model_notes, ["timeout was 1; the least is 10, which was used instead"]);
+    // The schema has the same range, so that a model knows it.
+    let reply = desk.call("oxydra", "memory_search", r#"{"query": "tabs", "top_k": 500}"#).await;
+    assert_eq!((reply.text.as_str(), reply.is_error), ("[]", false));
+    assert_eq!(reply.model_notes, ["top_k was 500; the most is 20, which was used instead"]);
+    let reply = desk.call("oxydra", "memory_search", r#"{"query": "tabs", "top_k": -1}"#).await;
+    assert!(reply.is_error && reply.text.contains("'top_k' must be at least"), "{}", reply.text);
 }
 
 /// The parameters that a reply advises to send: `offset=3`, `max_bytes can be`, `whole: true`.

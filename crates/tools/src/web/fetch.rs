@@ -148,7 +148,13 @@ async fn answered(call: &Call, page: &mut Fetched, question: &str) -> Result<Ans
     let readable = &text[..text.floor_char_boundary(TO_ANSWER)];
     let said = if text.trim().is_empty() { Ok(None) } else { call.web().answer(call, readable, question).await };
     match said {
-        Ok(Some(answer)) => return Ok(Answer::Model(answer)),
+        Ok(Some(answer)) => {
+            let (read, whole) = (readable.len(), text.len());
+            if read < whole {
+                page.notes.push(format!("the model that reads pages read the first {read} of {whole} bytes"));
+            }
+            return Ok(Answer::Model(answer));
+        }
         Ok(None) => {}
         Err(Error::Cancelled) => return Err(Error::Cancelled),
         // The page is here; that nobody can read it is no reason to have nothing of it.
@@ -307,6 +313,15 @@ mod tests {
         assert_eq!(by_model, Some(Answer::Model("That.".into())));
         let by_page = run(OnePage(page("Text."), None), asked()).await.unwrap().answer;
         assert_eq!(by_page, Some(Answer::Passages { text: "Text.".into(), cut: false }));
+    }
+
+    #[tokio::test]
+    async fn an_answer_from_a_part_of_a_page_says_so() {
+        let asked = || Fetch { question: Some("What?".into()), ..Fetch::of("https://a.example/x") };
+        let long = "é".repeat(TO_ANSWER);
+        let out = run(OnePage(page(&long), Some("That.")), asked()).await.unwrap();
+        let note = format!("the model that reads pages read the first {TO_ANSWER} of {} bytes", 2 * TO_ANSWER);
+        assert_eq!((out.remarks(), out.answer), (format!("[{note}]"), Some(Answer::Model("That.".into()))));
     }
 
     #[tokio::test]
