@@ -446,6 +446,17 @@ mod tests {
     }
 
     #[test]
+    fn a_task_is_stopped_by_either_name() {
+        let id = |args: Value| {
+            let stop: TaskStop = serde_json::from_value(args).unwrap();
+            shell::TaskStop::try_from(stop).map(|it| it.id).map_err(|error| error.to_string())
+        };
+        assert_eq!(id(json!({ "task_id": "t" })), Ok("t".to_owned()));
+        assert_eq!(id(json!({ "shell_id": "s" })), Ok("s".to_owned()));
+        assert!(id(json!({})).unwrap_err().contains("task_id"));
+    }
+
+    #[test]
     fn a_timeout_holds_in_the_background_too() {
         let timeout = |timeout| {
             let bash = Bash { command: "x".into(), timeout, description: None, run_in_background: Some(true) };

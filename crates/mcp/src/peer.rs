@@ -289,7 +289,7 @@ impl Peer {
             return Err(Fault::params("_meta needs io.modelcontextprotocol/clientCapabilities, an object"));
         }
         let level = params.meta.level.as_deref().and_then(level);
-        // A server asks nothing in this revision, so nobody is asked.
+        // In this revision a server asks with `input_required` results. Helve sends none, so nobody is asked.
         Ok(Request { id, method, params, era: Era::Modern, elicits: false, roots: false, level })
     }
 

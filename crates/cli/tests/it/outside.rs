@@ -382,6 +382,10 @@ fn tools_that_are_offered_are_those_that_a_client_is_told_of() {
         for name in ["today", "hi", "mcp__own__read"] {
             assert!(names.iter().any(|it| it == name), "{name}: {names:?} {}", shown.err);
         }
+        if flags.contains(&"none") {
+            let is_own = |it: &serde_json::Value| ["read", "bash", "edit", "write"].iter().any(|name| it == name);
+            assert!(!names.iter().any(is_own), "{names:?}");
+        }
         let table = desk.run(&[&["tools", "--offered"], flags].concat()).out;
         assert!(table.contains(&format!("{} tools", names.len())), "{table}");
     }

@@ -22,9 +22,19 @@ fn every_format_has_the_same_tools() {
         assert_eq!(openai, names(&listed("json"), "/name"));
         let table = desk.run(&["tools", "--dialect", dialect]).out;
         assert!(openai.iter().all(|name| table.contains(name.as_str())), "{table}");
+        for (format, at) in
+            [("openai", "/function/parameters"), ("anthropic", "/input_schema"), ("json", "/parameters")]
+        {
+            for tool in listed(format).as_array().unwrap() {
+                let schema = tool.pointer(at).unwrap();
+                assert!(schema["type"] == "object" && schema["properties"].is_object(), "{format}: {tool}");
+            }
+        }
+        for tool in listed("mcp")["tools"].as_array().unwrap() {
+            let schema = &tool["inputSchema"];
+            assert!(schema["type"] == "object" && schema["properties"].is_object(), "{tool}");
+        }
         for tool in listed("openai").as_array().unwrap() {
-            let schema = &tool["function"]["parameters"];
-            assert_eq!(schema["type"], "object", "{tool}");
             assert!(tool["function"]["description"].as_str().is_some_and(|it| !it.is_empty()), "{tool}");
         }
     }

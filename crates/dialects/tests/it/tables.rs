@@ -199,6 +199,24 @@ fn limits_stand_in_the_schemas() {
     }
 }
 
+/// What a run may use is the operator's decision.
+#[test]
+fn the_limits_of_a_scheduled_run_are_no_parameters() {
+    let oxydra = helve_dialects::oxydra();
+    for tool in ["schedule_create", "schedule_edit"] {
+        let spec = &oxydra.tools.iter().find(|it| it.spec.name == tool).unwrap().spec;
+        let fields: Vec<&String> = spec.schema["properties"].as_object().unwrap().keys().collect();
+        assert!(!fields.iter().any(|it| it.starts_with("max_") || it.contains("cost")), "{tool}: {fields:?}");
+    }
+}
+
+#[test]
+fn preset_is_coding_when_nothing_else_is_chosen() {
+    let engine = helve_engine::Engine::builder(helve_dialects::preset()).build().unwrap();
+    let names: Vec<String> = engine.specs().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names, ["read", "bash", "edit", "write"]);
+}
+
 #[test]
 fn searches_of_memory_show_only_the_parameters_of_their_seed() {
     for (dialect, fields) in [
