@@ -592,6 +592,14 @@ impl Glob {
         }
     }
 
+    /// Whether what the pattern names lies deeper in this folder, as far as the pattern has no wildcards.
+    #[must_use]
+    pub fn names_something_in(&self, folder: &Path) -> bool {
+        let parts = folded(folder);
+        let head = self.0.iter().take_while(|part| !part.contains(['*', '?'])).count();
+        !parts.is_empty() && parts.len() <= head && parts.len() < self.0.len() && self.0.starts_with(&parts)
+    }
+
     /// Whether a path beneath the root is matched, or lies beneath one that is.
     #[must_use]
     pub fn matches(&self, relative: &Path) -> bool {

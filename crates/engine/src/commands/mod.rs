@@ -15,7 +15,7 @@ pub use names::NameList;
 pub(crate) use {
     judge::{line_only_looks, line_only_reads, only_looks},
     lex::quote,
-    parse::{Layer, Reading, Simple, read, single},
+    parse::{Layer, Reading, Simple, Word, read, single},
     peel::base_name,
     shown::{show_command, visible},
 };

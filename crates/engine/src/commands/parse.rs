@@ -35,6 +35,8 @@ pub(crate) struct Reading {
     pub(crate) doubts: Vec<Doubt>,
     /// Files that redirections write; `None` where the name is made at run time.
     pub(crate) writes: Vec<Option<String>>,
+    /// Files that redirections read; `None` where the name is made at run time.
+    pub(crate) reads: Vec<Option<String>>,
     /// Folders that `cd` goes to, in order.
     pub(crate) moves: Vec<String>,
     /// Operators, redirections, substitutions and structures, as written.
@@ -94,6 +96,14 @@ impl Word {
         match self {
             Self::Literal(text) => Some(text),
             Self::Opaque(_) => None,
+        }
+    }
+
+    /// How it is written, where a shell expands it.
+    pub(crate) fn pattern(&self) -> Option<&str> {
+        match self {
+            Self::Literal(_) => None,
+            Self::Opaque(text) => Some(text),
         }
     }
 
@@ -491,16 +501,22 @@ impl<'a> Walk<'a> {
         if known == Some("/dev/null") || (copies && (target.is_none() || known.is_some_and(number))) {
             return Ok(());
         }
-        if let (true, Some(file)) = (kinds.contains(&"<"), known) {
+        let known = known.map(str::to_owned);
+        if self.reading.writes.len() + self.reading.reads.len() >= MOST_COMMANDS {
+            return Err(format!("the command has more than {MOST_COMMANDS} redirections in it"));
+        }
+        // Every redirection but a plain `<` may open its file for writing, and `<>` for both.
+        let reads = kinds.iter().any(|kind| kind.starts_with('<'));
+        if reads {
+            self.reading.reads.push(known.clone());
+        }
+        if let (true, Some(file)) = (kinds.contains(&"<"), &known) {
             if file.contains("/dev/") {
                 self.reading.doubt(false, "it reads a device, which can be the network");
             }
             return Ok(());
         }
-        if self.reading.writes.len() >= MOST_COMMANDS {
-            return Err(format!("the command has more than {MOST_COMMANDS} redirections in it"));
-        }
-        self.reading.writes.push(known.map(str::to_owned));
+        self.reading.writes.push(known);
         Ok(())
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Deed<'a> {
     accesses: Vec<Access>,
     /// Where links in them lead. Only once [`look`](Self::look) was asked for.
     linked: Vec<(Target, Access)>,
+    /// Where links lead that words and redirections of its command name. Only once [`look`](Self::look) was asked for.
+    linked_words: Vec<Target>,
     /// Where it speaks to, where the tool takes an address.
     pub(super) address: Option<Address>,
     /// The project scripts that its command runs now, where it runs one. Only once [`look`](Self::look) was asked for.
@@ -67,6 +69,8 @@ impl Target {
     }
 }
 
+/// The most names that one word of a command is taken for.
+const MAX_NAMES_IN_WORD: usize = 32;
 /// Where tools known only at run time take paths.
 const PATHS: &[&str] =
     &["file_path", "path", "notebook_path", "source_path", "destination_path", "source", "destination", "paths"];
@@ -99,6 +103,7 @@ impl<'a> Deed<'a> {
             targets,
             accesses,
             linked: Vec::new(),
+            linked_words: Vec::new(),
             address,
             scripts: None,
             first_scripts: None,
@@ -117,6 +122,16 @@ impl<'a> Deed<'a> {
             if real != path.relative() {
                 let whole = path.root().dir.join(&real);
                 self.linked.push((Target::Inside { relative: real, whole }, *access));
+            }
+        }
+        let named = if links { self.named_by_words(false) } else { Vec::new() };
+        for target in named.iter().chain(&self.redirected_from()).filter(|_| links) {
+            let Target::Inside { whole, .. } = target else { continue };
+            let Some(path) = rule::locate(workspace, whole) else { continue };
+            let Ok(real) = self.call.host().real_path(&path).await else { continue };
+            if real != path.relative() {
+                let whole = path.root().dir.join(&real);
+                self.linked_words.push(Target::Inside { relative: real, whole });
             }
         }
         self.scripts = scripts::current(self).await;
@@ -170,18 +185,32 @@ impl<'a> Deed<'a> {
         self.in_every_folder(reading, files)
     }
 
+    /// The command lines that it runs or may run.
+    pub(super) fn readings(&self) -> impl Iterator<Item = &Reading> {
+        self.reading.iter().chain(&self.candidates)
+    }
+
+    /// The files that redirections of the command read, from every folder it may be in by then.
+    pub(super) fn redirected_from(&self) -> Vec<Target> {
+        let files =
+            |reading: &Reading| self.in_every_folder(reading, reading.reads.iter().flatten().map(String::as_str));
+        self.readings().flat_map(files).collect()
+    }
+
+    /// Where links lead that words and redirections of the command name.
+    pub(super) fn linked_words(&self) -> &[Target] {
+        &self.linked_words
+    }
+
     /// The files that words of the command's programs name, from every folder it may be in by then. With `changing`, only
     /// of programs that do more than look.
     pub(super) fn named_by_words(&self, changing: bool) -> Vec<Target> {
-        let Some(reading) = &self.reading else { return Vec::new() };
-        let commands = reading.commands.iter().filter(|command| !changing || !command_only_looks(command));
-        let words = commands.flat_map(|command| command.words.iter().skip(1)).filter_map(|word| word.known());
-        // `if=key.pem`, `--file=key.pem`, `@key.pem` and `HEAD:key.pem` name a file, too.
-        let parts = words.flat_map(|word| {
-            let rest = |sign: char| word.split_once(sign).map(|(_, rest)| rest);
-            [Some(word), rest('='), rest(':'), word.strip_prefix('@')].into_iter().flatten()
-        });
-        self.in_every_folder(reading, parts.filter(|it| !it.is_empty() && !it.starts_with('-')))
+        let named = |reading: &Reading| {
+            let commands = reading.commands.iter().filter(|command| !changing || !command_only_looks(command));
+            let words = commands.flat_map(|command| command.words.iter().skip(1)).filter_map(|word| word.known());
+            self.in_every_folder(reading, words.flat_map(file_names))
+        };
+        self.readings().flat_map(named).collect()
     }
 
     fn in_every_folder<'b>(&self, reading: &Reading, files: impl Iterator<Item = &'b str>) -> Vec<Target> {
@@ -296,6 +325,16 @@ fn guessed(spec: &Spec, args: &Value) -> AccessRequest {
 fn takes_files(spec: &Spec) -> bool {
     let properties = spec.schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|it| PATHS.iter().any(|name| it.contains_key(*name)))
+}
+
+/// What a word of a command may name: itself, and what stands behind an option or a sign in it. `if=key.pem`,
+/// `--file=key.pem`, `-fkey.pem`, `@key.pem`, `-d@key.pem`, `HEAD:key.pem` and `file:///w/key.pem` name a file, too.
+fn file_names(word: &str) -> impl Iterator<Item = &str> {
+    let behind_signs = word.match_indices(['=', ':', '@', ',']).map(|(at, sign)| &word[at + sign.len()..]);
+    let short = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let behind_option = short.and_then(|rest| rest.chars().next().map(|first| &rest[first.len_utf8()..]));
+    let names = std::iter::once(word).chain(behind_signs).chain(behind_option);
+    names.take(MAX_NAMES_IN_WORD).filter(|it| !it.is_empty() && !it.starts_with('-'))
 }
 
 /// A command in arguments: a script, or a list of words.

@@ -394,7 +394,7 @@ impl Gate {
             );
             return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
         }
-        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(deed) > Hit::No) {
+        if let Some(rule) = self.ask.iter().find(|rule| rule.wants_asked(deed) > Hit::No) {
             let why = format!("the rule {} wants it asked", rule.text());
             return Ok(Verdict::Ask { why, rule: Some(rule.text().to_owned()), refusal: Refusal::AskRule });
         }

@@ -11,7 +11,7 @@ use super::{
     deed::{Address, Deed, Target},
     scripts::{self, works_elsewhere},
 };
-use crate::commands::{Layer, Reading, Simple, base_name, only_looks, plain_words};
+use crate::commands::{Layer, Reading, Simple, Word, base_name, only_looks, plain_words};
 
 /// Which calls an allow, ask or deny speaks of: `Bash(npm test:*)`, `Edit(src/**)`, `mcp__server__*`, `Read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,14 +224,51 @@ impl Rule {
         if deed.places().any(|(target, access)| speaks(access) && path.covers(target)) {
             return Hit::Yes;
         }
-        let Some(reading) = deed.reading.as_ref().filter(|_| writes) else { return Hit::No };
-        if covers(&deed.written()) || reads && covers(&deed.named_by_words(false)) {
-            Hit::Yes
-        } else if reading.writes.contains(&None) && !reads || covers(&deed.named_by_words(true)) {
+        if !writes || deed.readings().next().is_none() {
+            return Hit::No;
+        }
+        // Of several lines, or of text for a program that runs, it is not known whether a shell gets it.
+        let certain = if deed.reading.is_some() { Hit::Yes } else { Hit::Perhaps };
+        let named = || [deed.named_by_words(false), deed.redirected_from(), deed.linked_words().to_vec()].concat();
+        if covers(&deed.written()) || reads && covers(&named()) {
+            return certain;
+        }
+        let unknown = deed.readings().any(|reading| reading.writes.contains(&None)) && !reads;
+        if unknown || covers(&deed.named_by_words(true)) || covers(deed.linked_words()) {
             Hit::Perhaps
         } else {
             Hit::No
         }
+    }
+
+    /// Whether an ask rule speaks of a call. No mount holds such a rule, so a file name that is made at run time counts.
+    pub(super) fn wants_asked(&self, deed: &Deed<'_>) -> Hit {
+        self.touches(deed).max(if self.may_be_named(deed) { Hit::Perhaps } else { Hit::No })
+    }
+
+    /// Whether the command of a call may name a file of this rule: by words that are known only at run time, or by a folder
+    /// around it.
+    fn may_be_named(&self, deed: &Deed<'_>) -> bool {
+        let reads = self.class.has(RuleClass::READ);
+        let is_about_paths = reads || self.class.has(RuleClass::WRITE);
+        let Some(content) = self.content.as_ref().filter(|it| is_about_paths && it.domain.is_none()) else {
+            return false;
+        };
+        let is_made_later = |command: &Simple| {
+            let words = command.words.iter().skip(1);
+            command.open || words.filter_map(Word::pattern).any(|pattern| content.path.may_match(pattern))
+        };
+        let counts = |command: &&Simple| {
+            !command.program().is_some_and(|it| NAMES_NO_FILE.contains(&base_name(it)))
+                && (reads || !only_looks(command))
+        };
+        let in_line = |reading: &Reading| {
+            let redirections = reading.writes.iter().chain(reading.reads.iter().filter(|_| reads));
+            reading.hides()
+                || redirections.into_iter().any(Option::is_none)
+                || reading.commands.iter().filter(counts).any(is_made_later)
+        };
+        deed.readings().any(in_line) || deed.named_by_words(!reads).iter().any(|it| content.path.is_beneath(it))
     }
 
     /// Whether an allow rule covers this target of a file tool.
@@ -253,6 +290,9 @@ impl Rule {
         self.content.as_ref().and_then(|content| content.words.as_ref()).is_some_and(|words| words.cover(command))
     }
 }
+
+/// Programs whose words name no file that they read or write.
+const NAMES_NO_FILE: [&str; 8] = ["echo", "printf", "true", "false", ":", "pwd", "sleep", "exit"];
 
 /// Whether the rules allow a whole line together: each command is covered by one of them, or only looks.
 pub(super) fn cover_line(rules: &[&Rule], commands: &[Simple]) -> bool {
@@ -376,6 +416,26 @@ impl PathPattern {
     fn parse(content: &str) -> Self {
         // `//etc/**` is how the real root is written where `/` means the workspace; both are read as absolute.
         Self { glob: Glob::new(content.trim_start_matches("./")), absolute: content.starts_with('/') }
+    }
+
+    /// Whether a word that a shell expands may become a name that this pattern matches. Of a word with wildcards only, the
+    /// end is known.
+    fn may_match(&self, word: &str) -> bool {
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-/*?".contains(it);
+        let tail = |text: &str| text.rsplit(['*', '?', '/']).next().unwrap_or_default().to_ascii_lowercase();
+        let pattern = self.glob.text();
+        let (ours, other) = (tail(&pattern), tail(word));
+        !word.chars().all(is_plain) || pattern.ends_with("**") || ours.ends_with(&other) || other.ends_with(&ours)
+    }
+
+    /// Whether what the pattern names lies in this folder, which is not the top of a root.
+    fn is_beneath(&self, target: &Target) -> bool {
+        match target {
+            Target::Inside { relative, .. } if !self.absolute => self.glob.names_something_in(relative),
+            Target::Inside { whole, .. } | Target::Outside(whole) => {
+                self.absolute && self.glob.names_something_in(whole)
+            }
+        }
     }
 
     fn covers(&self, target: &Target) -> bool {

@@ -241,6 +241,71 @@ async fn a_rule_on_reading_stops_a_command_that_names_the_file() {
 }
 
 #[tokio::test]
+async fn a_rule_on_reading_sees_every_way_to_name_the_file() {
+    let lines = [
+        "cat < a/k.pem",
+        "cat <a/k.pem",
+        "cat 0< a/k.pem",
+        "cat <> a/k.pem",
+        "wc -l < ./b/../a//K.PEM",
+        "cd a && cat < k.pem",
+        "while read x; do echo $x; done < a/k.pem",
+        "{ cat; } < a/k.pem",
+        "(cat) < a/k.pem",
+        "echo $(< a/k.pem)",
+        "mapfile x < a/k.pem",
+        "exec 3< a/k.pem; cat <&3",
+        "sh -c 'cat < a/k.pem'",
+        "cat <<E\n$(cat a/k.pem)\nE",
+        "diff <(cat a/k.pem) x",
+        "grep -fa/k.pem x",
+        "curl -d@a/k.pem x",
+        "curl file:///w/a/k.pem",
+        "curl -F f=@a/k.pem x",
+        "curl -F 'f=@x,a/k.pem' x",
+        "ssh -oIdentityFile=a/k.pem h",
+        "tar --files-from=a/k.pem -c",
+        "find a/k.pem -exec cat {} +",
+        "env X=1 nice timeout 3 cat a/k.pem",
+    ];
+    for line in lines {
+        let seen = command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await;
+        assert_eq!(seen, Fate::Asked, "{line}");
+        let seen = command(gate(Mode::Open, &["-Read(**/*.pem)"]), line).await;
+        assert!(matches!(seen, Fate::Denied(_)), "{line}: {seen:?}");
+    }
+    // Known only at run time: nothing but a question holds an ask rule.
+    let unknown = [
+        "cat a/*.pem",
+        "cat a/k.p?m",
+        "cat a/*",
+        "cat {a,b}/k.pem",
+        "cat ~/k.pem",
+        "cat $HOME/k.pem",
+        "cat \"$f\"",
+        "cat < $f",
+        "cat < a/*.pem",
+        "cat $(printf a/k.pem)",
+        "echo a/k | sed s/$/.pem/ | xargs cat",
+        "eval \"$x\"",
+    ];
+    for line in unknown {
+        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, Fate::Asked, "{line}");
+    }
+    for line in ["cat src/*.rs", "ls a", "cat < a/k.txt", "echo $HOME", "cat a.txt 2>&1 </dev/null", "git status"] {
+        assert_eq!(command(gate(Mode::Open, &["?Read(**/*.pem)"]), line).await, Fate::Passed, "{line}");
+    }
+    for line in ["grep -r x secret", "tar -cf - secret/", "cd secret && cat deep/k", "cp -r ./secret /tmp"] {
+        let seen = command(gate(Mode::Open, &["?Read(secret/deep/*)"]), line).await;
+        assert_eq!(seen, Fate::Asked, "{line}: a folder around it");
+    }
+    assert_eq!(command(gate(Mode::Open, &["?Read(secret/deep/*)"]), "cat src/a").await, Fate::Passed);
+    for line in ["cp x deploy.*", "tee $f", "sed -i s/a/b/ $f", "cat x > $f"] {
+        assert_eq!(command(gate(Mode::Open, &["?Edit(deploy.sh)"]), line).await, Fate::Asked, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn a_domain_is_a_whole_name() {
     let to = |url: &str| json!({ "url": url });
     let rules = &["+WebFetch(domain:example.com)", "-WebFetch(domain:evil.com)"];
