@@ -606,7 +606,7 @@ fn reason(deed: &Deed<'_>) -> String {
 fn doubts(deed: &Deed<'_>) -> String {
     let doubts = deed.reading.iter().flat_map(|reading| &reading.doubts).map(|doubt| doubt.why.as_str());
     let text = doubts.take(3).collect::<Vec<_>>().join("; ");
-    if text.is_empty() { "some words are known only when it runs".to_owned() } else { text }
+    if text.is_empty() { "it may run what its arguments name".to_owned() } else { text }
 }
 
 /// How the user can allow it from now on.

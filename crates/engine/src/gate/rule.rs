@@ -370,7 +370,8 @@ impl Words {
         let Some(program) = program else { return Hit::Perhaps };
         let Some((wanted, arguments)) = self.words.split_first() else { return Hit::No };
         if base_name(program) != base_name(wanted) {
-            return Hit::No;
+            let runs = command.layer == Layer::Program && !only_looks(command);
+            return if runs && mentions(command, base_name(program), &self.words) { Hit::Perhaps } else { Hit::No };
         }
         let starts = past_options(rest).into_iter();
         starts.map(|at| self.touch_arguments(arguments, &rest[at..], command.open)).max().unwrap_or(Hit::No)
@@ -396,6 +397,27 @@ impl Words {
             Hit::No
         }
     }
+}
+
+/// Whether the arguments of another program have the words of a rule in them, so that it may run the command: `ssh h rm x`,
+/// `python3 -c 'os.system("rm x")'`, `tar --to-command='rm x'`. No list of such programs is complete.
+fn mentions(command: &Simple, program: &str, wanted: &[String]) -> bool {
+    /// Options whose argument is a text for people.
+    const TEXTS: [&str; 7] = ["-m", "-am", "--message", "--title", "--body", "--description", "--notes"];
+    let text = |word: &'_ Word| word.known().or(word.pattern()).unwrap_or_default().to_owned();
+    let words: Vec<String> = command.words.iter().skip(1).map(text).collect();
+    let is_text = |at: usize| at > 0 && TEXTS.contains(&words[at - 1].as_str());
+    // Git runs programs only by settings, aliases and a few options; its own subcommands have names of programs.
+    let runs = |word: &str| program != "git" || word.contains(['!', '=']) || word.contains("exec");
+    let parts: Vec<&str> = words
+        .iter()
+        .enumerate()
+        .filter(|(at, word)| !is_text(*at) && runs(word))
+        .flat_map(|(_, word)| word.split(|it: char| !it.is_alphanumeric() && !"_-./+".contains(it)))
+        .map(base_name)
+        .collect();
+    let mut wanted = wanted.iter().map(|word| base_name(word));
+    wanted.all(|word| parts.contains(&word))
 }
 
 /// Where the subcommand may be: at the beginning, or behind options that each may take the next word.

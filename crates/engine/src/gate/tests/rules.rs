@@ -241,6 +241,50 @@ async fn a_rule_on_reading_stops_a_command_that_names_the_file() {
 }
 
 #[tokio::test]
+async fn a_rule_sees_a_command_in_the_arguments_of_another_program() {
+    let lines = [
+        "fd x -x rm",
+        "python3 -c 'import os; os.system(\"rm x\")'",
+        "python3 -c \"import os; os.system('rm $x')\"",
+        "git -c alias.z='!rm x' z",
+        "git -c core.pager='rm x' -p log",
+        "git rebase --exec='rm x' HEAD~1",
+        "awk 'BEGIN{system(\"/bin/rm x\")}'",
+        "perl -e 'system \"rm x\"'",
+        "ssh h rm x",
+        "systemd-run rm x",
+        "su -c 'rm x'",
+        "runuser -u a -- rm x",
+        "setpriv --reuid 1 rm x",
+        "bwrap --dev-bind / / rm x",
+        "some-new-wrapper --flag rm x",
+        "/lib64/ld-linux-x86-64.so.2 /bin/rm x",
+        "mapfile -C 'rm x' -c 1 a",
+        "npm exec -- rm x",
+        "npx -c 'rm x'",
+        "tar xf a --to-command='rm x'",
+        "tar cf a . --checkpoint=1 --checkpoint-action=exec='rm x'",
+        "rsync -e 'rm x' a b:",
+        "sed '1e rm x' f",
+        "vim -c ':!rm x' f",
+        "docker run a rm x",
+        "tmux new -d 'rm x'",
+        "ruby -e '`rm x`'",
+    ];
+    for line in lines {
+        for rule in ["-Bash(rm:*)", "-Bash(rm x)", "?exec(rm:*)"] {
+            assert_eq!(command(gate(Mode::Open, &[rule]), line).await, Fate::Asked, "{rule} {line}");
+        }
+    }
+    let harmless = ["echo rm", "grep rm x", "git rm x", "git commit -m 'rm x'", "cp rm.txt a", "npm test", "mv form a"];
+    for line in harmless {
+        assert_eq!(command(gate(Mode::Open, &["-Bash(rm:*)"]), line).await, Fate::Passed, "{line}");
+    }
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git -C x push").await, Fate::Asked);
+    assert_eq!(command(gate(Mode::Open, &["-Bash(git push:*)"]), "ssh h git log").await, Fate::Passed);
+}
+
+#[tokio::test]
 async fn a_rule_on_reading_sees_every_way_to_name_the_file() {
     let lines = [
         "cat < a/k.pem",
