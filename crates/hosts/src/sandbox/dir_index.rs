@@ -214,15 +214,24 @@ fn list(path: &Path, root: &Path, names: &ProtectedNames) -> Option<(Dir, Vec<Pa
         } else if names.is_protected(&name, path == root) {
             dir.protected.push(name.into_vec());
         } else if is_dir {
-            if !(is_inside_git && INSIDE_GIT.iter().any(|it| name == *it)) {
-                inner.push(entry.path());
-            }
+            inner.push(entry.path());
         } else if names.has_git() && ProjectFile::find(&beneath.join(&name)).is_some() {
             dir.project.push(name.into_vec());
         }
     }
+    // Only in a git folder have these names their meaning. In `modules` they are names of submodules.
+    if is_inside_git && is_git_dir(path, parts) {
+        inner.retain(|it| !INSIDE_GIT.iter().any(|name| it.file_name().is_some_and(|it| it == *name)));
+    }
     dir.has_git_layout = matches!(parts, [true, true, true, _] | [true, _, _, true]) && names.has_git();
     Some((dir, inner))
+}
+
+/// Whether a folder inside of `.git`, or itself, is a git folder, by its name or by what is in it.
+fn is_git_dir(path: &Path, parts: [bool; 4]) -> bool {
+    let is_named = |name: &str| path.file_name().is_some_and(|it| it == name);
+    let has_layout = matches!(parts, [true, true, true, _] | [true, _, _, true]);
+    is_named(".git") || has_layout && !is_named("modules") && !is_named("worktrees")
 }
 
 /// The entries of a folder. A folder that may be entered but not listed would hide names from here and not from programs,

@@ -112,6 +112,26 @@ pub(super) fn judge(before: Option<&[u8]>, now: &[u8], git_dir: &Path, root: &Pa
     Verdict::Rewrite(kept.map(Entry::text).collect(), removed)
 }
 
+/// Whether git runs nothing by a settings file.
+pub(super) fn runs_nothing(config: &[u8], git_dir: &Path, root: &Path) -> bool {
+    parse(config).is_some_and(|entries| entries.iter().all(|entry| is_allowed(entry, git_dir, root)))
+}
+
+/// The files that a settings file includes, as written.
+pub(super) fn included(config: &[u8]) -> Vec<String> {
+    let is_include = |entry: &Entry| entry.name == "path" && ["include", "includeif"].contains(&&*entry.section);
+    let entries = parse(config).unwrap_or_default();
+    entries.into_iter().filter(is_include).filter_map(|entry| entry.value).collect()
+}
+
+/// The merge strategy that the options of a cherry-pick or revert name; an error where git reads them in a way that is not
+/// clear.
+pub(super) fn strategy(options: &[u8]) -> Result<Option<String>, ()> {
+    let entries = parse(options).ok_or(())?;
+    let named = |entry: Entry| (entry.section == "options" && entry.name == "strategy").then_some(entry.value);
+    Ok(entries.into_iter().filter_map(named).last().flatten())
+}
+
 fn is_allowed(entry: &Entry, git_dir: &Path, root: &Path) -> bool {
     let value = entry.value.as_deref().unwrap_or_default();
     let listed = |list: &[(&str, &[&str])]| {

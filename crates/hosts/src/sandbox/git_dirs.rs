@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     dir_index::{DirIndex, INSIDE_GIT},
-    git_config::resolve,
+    git_config::{self, resolve},
     items::read_file,
 };
 use crate::supervise::Mounts;
@@ -19,6 +19,8 @@ use crate::supervise::Mounts;
 /// The most git folders that mounts protect, those nearest to the root first: each mount costs a command time. The check
 /// after a command restores the others.
 const MAX_MOUNTED: usize = 64;
+/// The most settings files that those of one git folder include.
+const MAX_INCLUDED: usize = 16;
 /// What is read-only in a git folder that was there before the session's commands.
 const READ_ONLY: [&str; 5] = ["config", "config.worktree", "hooks", "commondir", "info/attributes"];
 
@@ -27,6 +29,8 @@ const READ_ONLY: [&str; 5] = ["config", "config.worktree", "hooks", "commondir",
 pub(super) struct GitDirs {
     pub(super) dirs: BTreeSet<PathBuf>,
     pub(super) links: BTreeSet<PathBuf>,
+    /// Settings files that those of git folders include.
+    pub(super) included: BTreeSet<PathBuf>,
 }
 
 impl GitDirs {
@@ -52,6 +56,7 @@ impl GitDirs {
         }
         let common: Vec<PathBuf> = found.dirs.iter().filter_map(|dir| common_dir(dir)).collect();
         found.dirs.extend(common.into_iter().filter(|dir| dir.starts_with(root) && dir.is_dir()));
+        found.included = found.dirs.iter().flat_map(|dir| included(dir, root)).collect();
         found
     }
 
@@ -87,6 +92,8 @@ impl GitDirs {
             mounts.read_only.extend(places);
         }
         mounts.read_only.extend(links.into_iter().take(MAX_MOUNTED).filter_map(|link| mountable(link, root)));
+        let made_by_commands: BTreeSet<PathBuf> = made.dirs.iter().flat_map(|dir| included(dir, root)).collect();
+        mounts.read_only.extend(self.included.difference(&made_by_commands).take(MAX_MOUNTED).cloned());
         for list in [&mut mounts.pinned, &mut mounts.read_only] {
             let mut seen = BTreeSet::new();
             list.retain(|path| seen.insert(path.clone()));
@@ -110,7 +117,7 @@ pub(super) fn target(link: &Path) -> Option<PathBuf> {
     if real.is_dir() {
         return Some(real);
     }
-    let text = String::from_utf8(read_file(&real)?).ok()?;
+    let text = path_text(&real)?;
     let to = text.strip_prefix("gitdir: ")?.trim_end_matches(['\r', '\n']);
     // Git counts from the folder of the name, not from where a link leads.
     resolve(&link.parent()?.join(to))
@@ -118,8 +125,57 @@ pub(super) fn target(link: &Path) -> Option<PathBuf> {
 
 /// The folder that a `commondir` file names.
 pub(super) fn common_dir(git_dir: &Path) -> Option<PathBuf> {
-    let text = String::from_utf8(read_file(&fs::canonicalize(git_dir.join("commondir")).ok()?)?).ok()?;
+    let text = path_text(&fs::canonicalize(git_dir.join("commondir")).ok()?)?;
     resolve(&git_dir.join(text.trim_end_matches(['\r', '\n'])))
+}
+
+/// The text of a file that has a path in it. Git reads no further than to a NUL byte, so a file with one is not understood.
+fn path_text(file: &Path) -> Option<String> {
+    String::from_utf8(read_file(file)?).ok().filter(|text| !text.contains('\0'))
+}
+
+/// Whether nothing in a git folder makes git run a program. What lies in a `.git` folder is the user's or was checked; every
+/// other git folder may be files of the project, which whoever wrote the project chose.
+pub(super) fn is_harmless(git_dir: &Path, root: &Path) -> bool {
+    let beneath = git_dir.strip_prefix(root).unwrap_or(git_dir);
+    if beneath.iter().any(|part| part == ".git") {
+        return true;
+    }
+    let dirs = [Some(git_dir.to_owned()), common_dir(git_dir)];
+    dirs.into_iter().flatten().all(|dir| {
+        let settings = ["config", "config.worktree"].map(|name| dir.join(name));
+        let runs_nothing = |path: &PathBuf| {
+            if fs::symlink_metadata(path).is_err() {
+                return true;
+            }
+            let text = fs::canonicalize(path).ok().and_then(|real| read_file(&real));
+            text.is_some_and(|text| git_config::runs_nothing(&text, &dir, root))
+        };
+        let hooks = fs::read_dir(dir.join("hooks")).into_iter().flatten().flatten();
+        settings.iter().all(runs_nothing)
+            && hooks.map(|it| it.path()).all(|it| it.extension().is_some_and(|end| end == "sample"))
+    })
+}
+
+/// Whether git knows a merge strategy itself. Any other name is that of a program, with a slash of one in the work tree.
+pub(super) fn is_known_strategy(name: &str) -> bool {
+    ["ort", "recursive", "resolve", "octopus", "ours", "subtree"].contains(&name.trim())
+}
+
+/// The settings files that those of a git folder include, beneath the root.
+fn included(git_dir: &Path, root: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![git_dir.join("config"), git_dir.join("config.worktree")];
+    while let Some(file) = open.pop() {
+        let Some(text) = fs::canonicalize(&file).ok().and_then(|real| read_file(&real)) else { continue };
+        for path in git_config::included(&text) {
+            let Some(real) = file.parent().and_then(|dir| fs::canonicalize(dir.join(path)).ok()) else { continue };
+            if real.starts_with(root) && found.len() < MAX_INCLUDED && found.insert(real.clone()) {
+                open.push(real);
+            }
+        }
+    }
+    found
 }
 
 /// Whether a command may leave a file named `.git` that leads there: to a git folder that is checked.
@@ -236,7 +292,7 @@ mod tests {
             tree.git_dir(dir);
         }
         tree.write("a/s/.git", "gitdir: ../../.git/modules/s\n");
-        let made = GitDirs { dirs: [tree.0.join("mine/.git")].into(), links: BTreeSet::new() };
+        let made = GitDirs { dirs: [tree.0.join("mine/.git")].into(), ..GitDirs::default() };
         let mounts = tree.find().mounts(&tree.0, &made);
         assert_eq!(tree.short(&mounts.pinned), [".git", "a/sub/.git", ".git/modules", ".git/modules/s"]);
         let places =
@@ -250,6 +306,54 @@ mod tests {
         let may = |to: &str| may_lead_to(Path::new(to), Path::new("/w"), &others);
         assert!(may("/w/.git/modules/s") && may("/w/x") && may("/other/.git/worktrees/w"));
         assert!(!may("/") && !may("/w") && !may("/tmp/x") && !may("/other/x") && !may("/other/.git/objects/x"));
+    }
+
+    #[test]
+    fn only_project_folders_that_run_nothing_may_be_linked() {
+        let tree = Tree::new("linked");
+        for dir in ["plain", "settings", "hooked", "common", "a/.git"] {
+            tree.git_dir(dir);
+        }
+        for dir in ["settings", "a/.git"] {
+            tree.write(&format!("{dir}/config"), "[core]\n\tfsmonitor = x\n");
+        }
+        tree.write("hooked/hooks/pre-commit", "");
+        tree.write("common/commondir", "../settings\n");
+        let harmless = |name: &str| is_harmless(&tree.0.join(name), &tree.0);
+        assert!(harmless("plain") && harmless("a/.git") && harmless("missing"));
+        assert!(!harmless("settings") && !harmless("hooked") && !harmless("common"));
+        assert!(is_known_strategy("ort\n") && !is_known_strategy("x/evil"));
+        assert!(git_config::strategy(b"[options]\n\tstrategy = x/evil\n").unwrap().unwrap().contains('/'));
+        tree.write("s/.git", "gitdir: ../plain\0/../a\n");
+        assert_eq!(target(&tree.0.join("s/.git")), None, "git reads to the NUL byte only");
+    }
+
+    #[test]
+    fn included_settings_files_are_found_beneath_the_root() {
+        let tree = Tree::new("included");
+        tree.git_dir(".git");
+        tree.write(".git/config", "[include]\n\tpath = ../one\n[includeIf \"gitdir:/\"]\n\tpath = /etc/passwd\n");
+        tree.write("one", "[include]\n\tpath = sub/two\n");
+        tree.write("sub/two", "[include]\n\tpath = ../one\n");
+        let found = tree.find();
+        assert_eq!(tree.short(&found.included), ["one", "sub/two"]);
+        let read_only = found.mounts(&tree.0, &GitDirs::default()).read_only;
+        assert!(read_only.contains(&tree.0.join("one")) && read_only.contains(&tree.0.join("sub/two")));
+    }
+
+    #[test]
+    fn submodules_with_any_name_are_found() {
+        let tree = Tree::new("named");
+        tree.git_dir(".git");
+        for name in ["lfs", "objects", "info/x"] {
+            tree.git_dir(&format!(".git/modules/{name}"));
+        }
+        tree.write(".git/modules/HEAD", "");
+        tree.write(".git/modules/refs/x", "");
+        let found = tree.find();
+        for name in ["lfs", "objects", "info/x"] {
+            assert!(found.dirs.contains(&tree.0.join(".git/modules").join(name)), "{name}: {:?}", found.dirs);
+        }
     }
 
     #[test]

@@ -35,13 +35,23 @@ pub(super) fn plan(change: &GitChange, root: &Path, other_roots: &[PathBuf]) -> 
         },
         Rule::GitLink => {
             let to = git_dirs::target(&change.path);
-            let is_safe = to.is_some_and(|to| git_dirs::may_lead_to(&to, root, other_roots));
+            let is_safe =
+                to.is_some_and(|to| git_dirs::may_lead_to(&to, root, other_roots) && git_dirs::is_harmless(&to, root));
             (!is_safe).then_some(Repair::Undo)
         }
         Rule::GitCommonDir => (!git_dirs::is_worktree_common_dir(git_dir)).then_some(Repair::Undo),
         Rule::GitSteps => {
             let Some(text) = read_file(&change.path) else { return Some(Repair::Undo) };
             git_dirs::without_exec(&String::from_utf8_lossy(&text)).map(Repair::Steps)
+        }
+        Rule::GitStrategy => {
+            let text = read_file(&change.path).unwrap_or_default();
+            let name = match change.path.file_name() {
+                Some(name) if name == "opts" => git_config::strategy(&text),
+                _ => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+            };
+            let is_safe = name.is_ok_and(|name| name.is_none_or(|name| git_dirs::is_known_strategy(&name)));
+            (!is_safe).then_some(Repair::Undo)
         }
         Rule::GitFixed | Rule::Fixed | Rule::Project => Some(Repair::Undo),
     }

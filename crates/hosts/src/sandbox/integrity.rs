@@ -5,6 +5,8 @@
 //! there is one record, that of the first, and each end is a check. A journal in the quarantine folder says that a command
 //! runs, so that after a kill the next start can do the check.
 
+mod check;
+
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, DirBuilder, OpenOptions},
@@ -32,10 +34,13 @@ use super::{
     items::{self, Differences, GitChange, Items},
     journal::Journal,
     placeholders,
-    protected_names::ProtectedNames,
+    protected_names::{ProtectedNames, is_within},
     quarantine::Batch,
     settings::{IntegrityEvent, IntegrityListener, IntegrityOutcome},
 };
+
+pub(crate) use check::Check;
+use check::Pending;
 
 /// An index of so many folders is updated without leaving the thread.
 const SMALL_INDEX: usize = 256;
@@ -43,6 +48,8 @@ const SMALL_INDEX: usize = 256;
 const KEPT_INDEX: usize = 64;
 /// How often a changed index is written, but for the first time.
 const WRITE_INDEX_EVERY: Duration = Duration::from_secs(30);
+/// How long files are looked for in the refs of repositories.
+const MAX_SEARCH: Duration = Duration::from_secs(10);
 /// The most repositories beneath one root whose refs are read.
 const MAX_REPOSITORIES: usize = 32;
 
@@ -81,19 +88,6 @@ struct State {
     has_told_partial: bool,
 }
 
-/// A command that runs, until the check after it.
-pub(crate) struct Check(Option<Pending>);
-
-struct Pending {
-    integrity: Arc<Integrity>,
-    states: Vec<Arc<AsyncMutex<State>>>,
-    /// Whether files are moved, or only reported.
-    is_enforced: bool,
-    git: Git,
-    /// What keeps the git folders as they are.
-    mounts: Mounts,
-}
-
 impl Integrity {
     pub(super) fn new(
         names: ProtectedNames,
@@ -107,7 +101,17 @@ impl Integrity {
         Self { names, at_root, quarantine, listener, refs: Mutex::default(), roots: Mutex::default() }
     }
 
-    fn tell(&self, path: &Path, outcome: IntegrityOutcome) {
+    /// A run that moves files to the quarantine folder.
+    pub(super) fn batch(&self) -> Batch {
+        Batch::new(&self.quarantine)
+    }
+
+    /// Whether Helve itself writes this file beneath a root.
+    pub(super) fn is_own(&self, root: &Path, path: &Path) -> bool {
+        is_within(path, self.own_folder(root))
+    }
+
+    pub(super) fn tell(&self, path: &Path, outcome: IntegrityOutcome) {
         if let Some(IntegrityListener(listener)) = &self.listener {
             listener(&IntegrityEvent { path: path.to_owned(), outcome });
         }
@@ -118,7 +122,7 @@ impl Integrity {
         let mut pending =
             Pending { integrity: self.clone(), states: Vec::new(), is_enforced, git, mounts: Mounts::default() };
         if self.names.is_empty() {
-            return Check(None);
+            return Check::default();
         }
         for root in outermost(roots) {
             let shared = self.state(&root);
@@ -141,7 +145,7 @@ impl Integrity {
             drop(state);
             pending.states.push(shared);
         }
-        Check(Some(pending))
+        Check { pending: Some(pending), path_rules: None }
     }
 
     /// Does the checks that a kill prevented, and removes placeholders that earlier versions left; what to tell the user.
@@ -222,8 +226,22 @@ impl Integrity {
         if found.is_empty() {
             return state;
         }
+        let integrity = self.clone();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // At once: what follows asks git, which can take a while.
+        let state = on_thread(state, move |state| {
+            let (mut found, mut now) = (found, now);
+            state.settle_git_changes(&integrity, std::mem::take(&mut found.git), &mut now, is_enforced);
+            _ = sender.send((found, now));
+        })
+        .await;
+        let Ok((found, now)) = receiver.try_recv() else { return state };
         let known = self.refs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let standing = if is_enforced { state.find_standing(&found, known, git).await } else { BTreeMap::new() };
+        let mut standing = BTreeMap::new();
+        if is_enforced {
+            // What is not found in time does not stand in a ref.
+            _ = tokio::time::timeout(MAX_SEARCH, state.find_standing(&found, known, git, &mut standing)).await;
+        }
         let integrity = self.clone();
         on_thread(state, move |state| state.settle(&integrity, found, now, &standing, is_enforced)).await
     }
@@ -271,7 +289,8 @@ impl State {
         found: &Differences,
         known: BTreeMap<PathBuf, Refs>,
         git: &Git,
-    ) -> BTreeMap<PathBuf, String> {
+        standing: &mut BTreeMap<PathBuf, String>,
+    ) {
         let tops: Vec<&PathBuf> = self.index.iter().filter(|(_, dir)| dir.is_repository).map(|(dir, _)| dir).collect();
         let mut questions = BTreeMap::<PathBuf, Vec<(PathBuf, String, Vec<u8>)>>::new();
         for path in found.new.iter().flat_map(|(_, files)| files).chain(&found.changed) {
@@ -291,7 +310,6 @@ impl State {
                 questions.entry(source.clone()).or_default().push(question);
             }
         }
-        let mut standing = BTreeMap::new();
         for (repository, files) in questions {
             let Some((refs, top)) = self.refs.get(&repository).or(known.get(&repository)).zip(repository.parent())
             else {
@@ -309,7 +327,6 @@ impl State {
                 }
             }
         }
-        standing
     }
 
     /// Moves away what is new and does not stand in a ref, and writes down what to say.
@@ -321,7 +338,7 @@ impl State {
         standing: &BTreeMap<PathBuf, String>,
         is_enforced: bool,
     ) {
-        let mut batch = Batch::new(&integrity.quarantine);
+        let mut batch = integrity.batch();
         let (mut moved, mut kept) = (Vec::new(), Vec::new());
         for (top, files) in found.new {
             kept.extend(files.iter().filter_map(|file| Some((file.clone(), standing.get(file)?))));
@@ -356,13 +373,6 @@ impl State {
         for (path, object) in &kept {
             integrity.tell(path, IntegrityOutcome::Stands((*object).clone()));
         }
-        for change in &found.git {
-            self.settle_git(integrity, change, &mut batch, is_enforced);
-            match now.get(&change.path).and_then(|item| item.again(&change.path)) {
-                Some(item) => _ = now.insert(change.path.clone(), item),
-                None => _ = now.remove(&change.path),
-            }
-        }
         if !found.project.is_empty() {
             self.notes.push(notes::project_files(&self.root, &found.project));
         }
@@ -382,6 +392,24 @@ impl State {
         self.before = now;
         if self.journal.is_some() {
             self.write_journal(integrity);
+        }
+    }
+
+    /// Undoes what a command did to git folders.
+    fn settle_git_changes(
+        &mut self,
+        integrity: &Integrity,
+        changes: Vec<GitChange>,
+        now: &mut Items,
+        is_enforced: bool,
+    ) {
+        let mut batch = integrity.batch();
+        for change in changes {
+            self.settle_git(integrity, &change, &mut batch, is_enforced);
+            match now.get(&change.path).and_then(|item| item.again(&change.path)) {
+                Some(item) => _ = now.insert(change.path.clone(), item),
+                None => _ = now.remove(&change.path),
+            }
         }
     }
 
@@ -440,72 +468,6 @@ impl State {
         }
         if let (Some(file), Some(bytes)) = (self.index_file(integrity), self.index.to_bytes()) {
             _ = write_private(&file, &bytes);
-        }
-    }
-}
-
-impl Check {
-    /// The mounts that keep git folders as they are while the command runs.
-    pub(super) fn mounts(&self) -> Mounts {
-        self.0.as_ref().map(|pending| pending.mounts.clone()).unwrap_or_default()
-    }
-
-    /// To be called when the command and all that it started have ended; what to tell.
-    pub(crate) async fn finish(mut self) -> Vec<String> {
-        match self.0.take() {
-            Some(pending) => pending.finish().await,
-            None => Vec::new(),
-        }
-    }
-
-    /// To be called when nobody waits for the command any more: the check is done once it has ended, and the next command's
-    /// reply has what was found. Where that is too late, the next start does the check.
-    pub(crate) fn after(mut self, ended: impl Future<Output = ()> + Send + 'static) {
-        if let (Some(pending), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move {
-                ended.await;
-                pending.finish_silently().await;
-            });
-        }
-    }
-}
-
-impl Drop for Check {
-    fn drop(&mut self) {
-        // The command could not be started.
-        if let (Some(pending), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(pending.finish_silently());
-        }
-    }
-}
-
-impl Pending {
-    async fn finish(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        for shared in &self.states {
-            let state = shared.clone().lock_owned().await;
-            let mut state = self.integrity.check(state, self.is_enforced, &self.git).await;
-            for (git, refs) in &mut state.refs {
-                refs.update(git, false);
-            }
-            state.running = state.running.saturating_sub(1);
-            if state.running == 0 {
-                state.journal = None;
-            }
-            if state.index.is_partial() && !state.has_told_partial {
-                let note = notes::partial(&state.root);
-                state.notes.push(note);
-                state.has_told_partial = true;
-            }
-            notes.append(&mut state.notes);
-        }
-        notes
-    }
-
-    async fn finish_silently(self) {
-        let notes = self.finish().await;
-        if let Some(state) = self.states.first() {
-            state.lock().await.notes.extend(notes);
         }
     }
 }

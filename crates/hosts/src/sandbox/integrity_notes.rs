@@ -66,6 +66,45 @@ pub(super) fn not_moved(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
+/// Of files that a path rule denies, created where there is no sandbox.
+pub(super) fn denied_created(path: &Path) -> String {
+    format!(
+        "{} was created while this command ran, although a path rule denies writing it. Nothing prevents that outside of a \
+         sandbox. Tell the user",
+        path.display()
+    )
+}
+
+/// Of files that a path rule denies, moved away.
+pub(super) fn denied_moved(moved: &[(PathBuf, PathBuf)]) -> Vec<String> {
+    let one = |(path, place): &(PathBuf, PathBuf)| {
+        format!(
+            "{} was created while commands ran, although a path rule denies writing it. It was moved to {}. Use another \
+             name, or ask the user to change the rule",
+            path.display(),
+            place.display()
+        )
+    };
+    let mut notes: Vec<String> = moved.iter().take(MAX_NAMED).map(one).collect();
+    if let Some((_, place)) = moved.get(MAX_NAMED) {
+        let dir = place.parent().unwrap_or(place).display();
+        let more = moved.len() - MAX_NAMED;
+        notes.push(format!(
+            "{more} more files that a path rule denies were moved to {dir}; origins.txt there lists them"
+        ));
+    }
+    notes
+}
+
+/// Of a file that a path rule denies and that stays.
+pub(super) fn denied_not_moved(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "{} was created while commands ran, although a path rule denies writing it. It could not be moved away ({error}). \
+         Tell the user to remove it",
+        path.display()
+    )
+}
+
 /// Of settings that were taken out of a settings file of git.
 pub(super) fn settings_removed(path: &Path, keys: &[String], original: &Path) -> String {
     if keys.is_empty() {

@@ -53,6 +53,8 @@ pub(super) enum Rule {
     GitSteps,
     /// A file that programs run outside of the sandbox. It may be made and changed; the user is told.
     Project,
+    /// The merge strategy of a rebase or cherry-pick, which can be the name of a program.
+    GitStrategy,
 }
 
 impl Rule {
@@ -141,6 +143,9 @@ pub(super) fn collect(
             found.add(&names.home.join(place), Rule::Fixed);
         }
     }
+    for file in &git.included {
+        found.add_one(file, Rule::GitConfig);
+    }
     for link in &git.links {
         found.add_one(link, Rule::GitLink);
     }
@@ -193,6 +198,9 @@ impl Collector<'_> {
         }
         self.add_one(&git.join("commondir"), Rule::GitCommonDir);
         self.add_one(&git.join("rebase-merge/git-rebase-todo"), Rule::GitSteps);
+        for name in ["rebase-merge/strategy", "sequencer/opts"] {
+            self.add_one(&git.join(name), Rule::GitStrategy);
+        }
         // Git makes these folders, with samples that it does not run.
         for name in ["hooks", "remotes", "branches"] {
             let path = git.join(name);
@@ -214,10 +222,15 @@ impl Collector<'_> {
     }
 
     fn add_entries(&mut self, dir: &Path, mode: u32) {
-        for entry in entries(dir, mode).iter().take(MAX_ENTRIES) {
-            if entry.path().extension().is_none_or(|end| end != "sample") {
-                self.add(&entry.path(), Rule::GitFixed);
-            }
+        let mut paths: Vec<PathBuf> = entries(dir, mode).iter().map(fs::DirEntry::path).collect();
+        paths.retain(|path| path.extension().is_none_or(|end| end != "sample"));
+        if paths.len() > MAX_ENTRIES {
+            // Nobody has so many hooks: the folder counts as a whole.
+            self.add_one(dir, Rule::GitFixed);
+            return;
+        }
+        for path in paths {
+            self.add(&path, Rule::GitFixed);
         }
     }
 
@@ -341,7 +354,8 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
     let mut found = Differences::default();
     let paths: Vec<PathBuf> = now.keys().cloned().collect();
     let mut new = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
-    let by_file: HashMap<(u64, u64, u64), &Item> = before.values().map(|item| (item.stamp.file(), item)).collect();
+    let by_file: HashMap<(u64, u64, u64), (&PathBuf, &Item)> =
+        before.iter().map(|(path, item)| (item.stamp.file(), (path, item))).collect();
     for path in paths {
         let Some(item) = now.get_mut(&path) else { continue };
         let old = before.get(&path);
@@ -358,8 +372,11 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
         };
         // A folder above it was renamed: it is what it was.
         let has_moved_along = |item: &Item| {
-            let earlier = by_file.get(&item.stamp.file()).filter(|it| it.stamp.is_same_state(&item.stamp));
-            path.parent() != Some(root) && earlier.is_some_and(|it| it.rule == item.rule && is_same(it))
+            let earlier = by_file.get(&item.stamp.file()).filter(|(_, it)| it.stamp.is_same_state(&item.stamp));
+            path.parent() != Some(root)
+                && earlier.is_some_and(|(from, it)| {
+                    it.rule == item.rule && is_same(it) && (!item.rule.is_git() || is_same_role(from, &path, item.rule))
+                })
         };
         let has_edited = old.is_some_and(|old| old.kind == item.kind && old.stamp.is_same_file(&item.stamp));
         match (old, item.rule) {
@@ -372,7 +389,10 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
             (Some(old), rule) if rule.is_git() => {
                 found.git.push(GitChange { path, rule, before: old.original() });
             }
-            (None, rule @ (Rule::GitConfig | Rule::GitLink | Rule::GitCommonDir | Rule::GitSteps)) => {
+            (
+                None,
+                rule @ (Rule::GitConfig | Rule::GitLink | Rule::GitCommonDir | Rule::GitSteps | Rule::GitStrategy),
+            ) => {
                 found.git.push(GitChange { path, rule, before: None });
             }
             (Some(_), Rule::Fixed) if has_edited => found.changed.push(path),
@@ -394,203 +414,24 @@ pub(super) fn compare(root: &Path, before: &Items, now: &mut Items) -> Differenc
     found
 }
 
+/// Whether a file of a git folder that was moved means to git what it meant before: not if its git folder got another name or
+/// came into a `.git` folder. Where a link or path in it leads may have changed with its place, so these are judged anew.
+fn is_same_role(from: &Path, to: &Path, rule: Rule) -> bool {
+    let git_folders = |path: &Path| path.iter().filter(|part| *part == ".git").count();
+    let names = |path: &Path| -> Vec<_> {
+        path.ancestors().skip(1).take(2).map(|it| it.file_name().map(ToOwned::to_owned)).collect()
+    };
+    // `hooks/x` has its git folder two levels above, `config` one.
+    let depth = if to.parent().and_then(Path::file_name).is_some_and(|name| name == "hooks") { 2 } else { 1 };
+    !matches!(rule, Rule::GitLink | Rule::GitCommonDir)
+        && git_folders(from) == git_folders(to)
+        && names(from).iter().take(depth).eq(names(to).iter().take(depth))
+}
+
 /// The folder so many levels above.
 fn above(path: &Path, levels: usize) -> PathBuf {
     path.ancestors().nth(levels).unwrap_or(path).to_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    struct Tree(PathBuf, ProtectedNames, DirIndex);
-
-    impl Tree {
-        fn new(name: &str) -> Self {
-            let dir = std::env::temp_dir().join(format!("helve-items-{name}-{}", std::process::id()));
-            fs::create_dir_all(dir.join("sub/deep")).unwrap();
-            let names = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-            let rules = ProtectedNames::new(
-                &names(&["a/b"]),
-                &names(&[".mcp.json", ".claude", ".git/config", ".git/hooks", ".git/commondir"]),
-                &[],
-                "/nowhere".into(),
-            );
-            Self(fs::canonicalize(dir).unwrap(), rules, DirIndex::default())
-        }
-
-        fn items(&mut self) -> Items {
-            self.2.update(&self.0, None, &self.1);
-            collect(&self.0, &self.2, &GitDirs::find(&self.0, &self.2), &self.1, None)
-        }
-
-        fn baseline(&mut self) -> Items {
-            let mut items = self.items();
-            read_contents(&self.0, &mut items, &Items::new());
-            items
-        }
-
-        fn compare(&mut self, before: &Items) -> Differences {
-            let root = self.0.clone();
-            let mut found = compare(&root, before, &mut self.items());
-            let short = |path: &mut PathBuf| *path = path.strip_prefix(&root).unwrap().to_owned();
-            found.new.iter_mut().for_each(|(path, files)| {
-                short(path);
-                files.iter_mut().for_each(short);
-            });
-            found.changed.iter_mut().for_each(short);
-            found.git.iter_mut().for_each(|change| short(&mut change.path));
-            found.project.iter_mut().for_each(short);
-            found
-        }
-
-        fn write(&self, name: &str, text: &str) {
-            let path = self.0.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn new(found: &Differences) -> Vec<&str> {
-        found.new.iter().map(|(path, _)| path.to_str().unwrap()).collect()
-    }
-
-    #[test]
-    fn finds_new_names_at_every_depth() {
-        let mut tree = Tree::new("depth");
-        let before = tree.baseline();
-        assert!(tree.compare(&before).is_empty());
-        tree.write("sub/deep/.MCP.json", "x");
-        tree.write("node_modules/x/.claude/agents/a.md", "x");
-        tree.write("node_modules/x/mcp.json", "x");
-        tree.write("a/b/c", "x");
-        fs::hard_link(tree.0.join("node_modules/x/mcp.json"), tree.0.join("sub/.mcp.json")).unwrap();
-        symlink("sub", tree.0.join(".claude")).unwrap();
-        let found = tree.compare(&before);
-        assert_eq!(new(&found), [".claude", "a/b", "node_modules/x/.claude", "sub/.mcp.json", "sub/deep/.MCP.json"]);
-        assert_eq!(found.new[2].1, [PathBuf::from("node_modules/x/.claude/agents/a.md")]);
-    }
-
-    #[test]
-    fn finds_what_took_the_place_of_another() {
-        let mut tree = Tree::new("replaced");
-        tree.write("sub/.mcp.json", "old");
-        tree.write("sub/.claude/settings.json", "old");
-        tree.write("other/.mcp.json", "same");
-        let before = tree.baseline();
-        fs::rename(tree.0.join("sub"), tree.0.join("away")).unwrap();
-        tree.write("sub/.mcp.json", "new");
-        tree.write("sub/.claude/settings.json", "new");
-        fs::remove_file(tree.0.join("other/.mcp.json")).unwrap();
-        tree.write("other/.mcp.json", "same");
-        let found = tree.compare(&before);
-        assert_eq!(
-            new(&found),
-            ["sub/.claude/settings.json", "sub/.mcp.json"],
-            "what moved with its folder, and the same content in the same place, is no change"
-        );
-        assert_eq!(found.changed, [""; 0].map(PathBuf::from));
-    }
-
-    #[test]
-    fn tells_an_edit_from_an_addition() {
-        let mut tree = Tree::new("edits");
-        tree.write(".claude/settings.json", "old");
-        tree.write("sub/.mcp.json", "old");
-        let before = tree.baseline();
-        fs::write(tree.0.join("sub/.mcp.json"), "new").unwrap();
-        tree.write(".claude/hooks/run", "x");
-        let found = tree.compare(&before);
-        assert_eq!(found.changed, [PathBuf::from("sub/.mcp.json")]);
-        assert_eq!(new(&found), [".claude/hooks"]);
-    }
-
-    #[test]
-    fn finds_what_changed_in_git_folders_with_what_was_there() {
-        let mut tree = Tree::new("repositories");
-        tree.write("old/.git/config", "[core]\n\tbare = false\n");
-        tree.write("old/.git/hooks/pre-push", "mine");
-        let before = tree.baseline();
-        tree.write("sub/.git/hooks/pre-commit.sample", "x");
-        assert!(tree.compare(&before).is_empty());
-        tree.write("sub/.git/config", "new");
-        tree.write("sub/.git/hooks/pre-commit", "x");
-        tree.write("sub/.git/commondir", "..");
-        tree.write("old/.git/config", "changed");
-        tree.write("old/.git/hooks/pre-push", "evil");
-        tree.write("other/.git", "gitdir: ../x");
-        for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/x"] {
-            tree.write(&format!("bare/{name}"), "");
-        }
-        let found = tree.compare(&before);
-        assert_eq!(new(&found), ["bare/hooks/x", "sub/.git/hooks/pre-commit"]);
-        let git: Vec<_> = found.git.iter().map(|it| (it.path.to_str().unwrap(), it.rule)).collect();
-        assert_eq!(
-            git,
-            [
-                ("bare/config", Rule::GitConfig),
-                ("old/.git/config", Rule::GitConfig),
-                ("old/.git/hooks/pre-push", Rule::GitFixed),
-                ("other/.git", Rule::GitLink),
-                ("sub/.git/commondir", Rule::GitCommonDir),
-                ("sub/.git/config", Rule::GitConfig),
-            ]
-        );
-        assert_eq!(found.git[2].before.as_ref().unwrap().bytes, b"mine");
-        assert_eq!(found.changed, [""; 0].map(PathBuf::from));
-    }
-
-    #[test]
-    fn finds_project_files_that_run_something_else_than_before() {
-        let mut tree = Tree::new("project");
-        tree.write("package.json", r#"{"scripts":{"test":"a"},"version":"1"}"#);
-        tree.write(".husky/pre-commit", "a");
-        let before = tree.baseline();
-        tree.write("package.json", r#"{"scripts":{"test":"a"},"version":"2"}"#);
-        tree.write("sub/package.json", r#"{"version":"2"}"#);
-        assert!(tree.compare(&before).is_empty());
-        tree.write("package.json", r#"{"scripts":{"test":"b"}}"#);
-        tree.write("node_modules/x/package.json", r#"{"scripts":{"test":"b"}}"#);
-        tree.write(".husky/pre-commit", "b");
-        tree.write("sub/.github/workflows/ci.yml", "b");
-        let found = tree.compare(&before);
-        assert_eq!(
-            found.project,
-            [".husky/pre-commit", "package.json", "sub/.github/workflows/ci.yml"].map(PathBuf::from)
-        );
-        assert!(new(&found).is_empty());
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_listed_hides_nothing() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mut tree = Tree::new("modes");
-        let before = tree.baseline();
-        tree.write("sub/.mcp.json", "x");
-        fs::set_permissions(tree.0.join("sub"), fs::Permissions::from_mode(0o311)).unwrap();
-        assert_eq!(new(&tree.compare(&before)), ["sub/.mcp.json"]);
-        assert_eq!(fs::metadata(tree.0.join("sub")).unwrap().permissions().mode() & 0o777, 0o311);
-    }
-
-    #[test]
-    fn an_index_that_was_kept_finds_what_happened_since() {
-        let mut tree = Tree::new("kept");
-        let before = tree.baseline();
-        tree.2 = DirIndex::from_bytes(&tree.2.to_bytes().unwrap()).unwrap();
-        fs::rename(tree.0.join("sub/deep"), tree.0.join("moved")).unwrap();
-        tree.write("moved/.mcp.json", "x");
-        assert_eq!(new(&tree.compare(&before)), ["moved/.mcp.json"]);
-        fs::remove_dir_all(tree.0.join("moved")).unwrap();
-        symlink("/etc", tree.0.join("moved")).unwrap();
-        assert!(tree.compare(&before).is_empty());
-        assert!(!tree.2.iter().any(|(dir, _)| dir.ends_with("moved")), "a link is no folder");
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ mod integrity_notes;
 mod items;
 mod journal;
 mod made;
+mod path_rule_check;
 pub(crate) mod path_rules;
 mod placeholders;
 mod protect;

@@ -30,6 +30,8 @@ pub(super) struct DeniedPlaces {
     pub(super) hidden: Vec<PathBuf>,
     /// Not to be changed.
     pub(super) read_only: Vec<PathBuf>,
+    /// Links under such names, with where they lead.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Folders above them: renaming one would move a place out of its rule.
     pub(super) pinned: Vec<PathBuf>,
 }
@@ -80,6 +82,8 @@ struct Listed {
     stamp: Stamp,
     /// Files and folders in it that a rule is about, with what the rule denies.
     denied: Vec<(PathBuf, Access)>,
+    /// Links under names that a rule is about, with where they lead.
+    links: Vec<(PathBuf, PathBuf)>,
     /// Folders in it where more may be.
     inner: Vec<PathBuf>,
 }
@@ -98,6 +102,15 @@ struct IndexedRoot {
 impl PathRuleIndex {
     /// What of these roots the rules take away from a command.
     pub(super) fn find<'a>(&self, roots: impl Iterator<Item = &'a SafePath>) -> Result<DeniedPlaces> {
+        self.find_at_most(roots, MAX_PLACES)
+    }
+
+    /// The same, where nothing is mounted for each of them.
+    pub(super) fn find_all<'a>(&self, roots: impl Iterator<Item = &'a SafePath>) -> Result<DeniedPlaces> {
+        self.find_at_most(roots, usize::MAX)
+    }
+
+    fn find_at_most<'a>(&self, roots: impl Iterator<Item = &'a SafePath>, most: usize) -> Result<DeniedPlaces> {
         let mut places = DeniedPlaces::default();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for root in roots {
@@ -112,6 +125,9 @@ impl PathRuleIndex {
                 *indexed = IndexedRoot { rules, dirs: HashMap::new() };
             }
             walk(&top, &indexed.rules, &mut indexed.dirs, &mut places)?;
+            if places.len() > most {
+                return Err(too_many("files", most));
+            }
         }
         Ok(places)
     }
@@ -146,9 +162,7 @@ fn walk(
                 places.pinned.extend(above.into_iter().rev().map(Path::to_owned));
             }
         }
-        if places.len() > MAX_PLACES {
-            return Err(too_many("files", MAX_PLACES));
-        }
+        places.links.extend(listed.links.iter().cloned());
         queue.extend(listed.inner.iter().cloned());
     }
     Ok(())
@@ -162,12 +176,15 @@ fn too_many(what: &str, most: usize) -> Error {
 }
 
 fn list(dir: &Path, top: &Path, rules: &[(Glob, Access)], stamp: Stamp, mode: u32) -> Listed {
-    let mut listed = Listed { stamp, denied: Vec::new(), inner: Vec::new() };
+    let mut listed = Listed { stamp, denied: Vec::new(), links: Vec::new(), inner: Vec::new() };
     for entry in entries(dir, mode) {
         let path = entry.path();
         let (Ok(kind), Ok(relative)) = (entry.file_type(), path.strip_prefix(top)) else { continue };
         // A link is a name. What it leads to is judged by its own name, as the file tools do.
         if kind.is_symlink() {
+            if rules.iter().any(|(glob, _)| glob.matches(relative)) {
+                listed.links.extend(fs::read_link(&path).ok().map(|to| (path.clone(), to)));
+            }
             continue;
         }
         let reach = |denies: Access| {

@@ -29,6 +29,7 @@ use super::{
     environment, hidden,
     integrity::{Check, Git, Integrity},
     made::Made,
+    path_rule_check::PathRuleCheck,
     path_rules::PathRuleIndex,
     protect,
     protected_names::ProtectedNames,
@@ -64,7 +65,7 @@ struct Inner {
     settings: SandboxSettings,
     found: OnceLock<Found>,
     integrity: OnceLock<Arc<Integrity>>,
-    path_rules: PathRuleIndex,
+    path_rules: Arc<PathRuleIndex>,
 }
 
 /// What trying found out.
@@ -93,7 +94,7 @@ impl Sandbox {
                 settings,
                 found: OnceLock::new(),
                 integrity: OnceLock::new(),
-                path_rules: PathRuleIndex::default(),
+                path_rules: Arc::default(),
             }),
         })
     }
@@ -270,7 +271,11 @@ impl Spawn for Sandbox {
         // Before the mounts are chosen: it removes what earlier versions left.
         let check = self.inner.begin_check(command).await;
         let mut launch = self.inner.launch(command, check.mounts())?;
-        launch.check = Some(check);
+        let level = launch.level;
+        let roots = command.roots.iter().chain([&command.dir]).cloned().collect();
+        let (rules, integrity) = (&self.inner.path_rules, self.inner.integrity());
+        let rules = PathRuleCheck::begin(rules, integrity, roots, level >= Level::Rules)?;
+        launch.check = Some(check.with_path_rules(rules));
         Ok(Box::new(supervise::launch(launch).await?))
     }
 
