@@ -1,6 +1,7 @@
 //! Turns settings into engines and sessions. The command line, the server and scheduled runs all assemble their
 //! sessions here.
 
+mod agent_user;
 pub mod channels;
 pub mod crew;
 pub mod fault;

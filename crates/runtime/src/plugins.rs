@@ -15,9 +15,15 @@ use crate::{
     print, remark,
 };
 
-/// Starts the plugins that the settings name, and returns their tools. One that does not start is told and left out.
-pub fn start(settings: &Settings, workspace: &Workspace, host: &Arc<dyn Host>, runtime: &Runtime) -> Vec<Entry> {
-    let mut tools = Vec::new();
+/// Starts the plugins that the settings name, and returns their tools and whether all of them started. One that does not
+/// start is reported and left out.
+pub fn start(
+    settings: &Settings,
+    workspace: &Workspace,
+    host: &Arc<dyn Host>,
+    runtime: &Runtime,
+) -> (Vec<Entry>, bool) {
+    let (mut tools, mut all_started) = (Vec::new(), true);
     for program in settings.config.all_plugins() {
         let shown = program.argv().join(" ");
         let log = {
@@ -27,10 +33,13 @@ pub fn start(settings: &Settings, workspace: &Workspace, host: &Arc<dyn Host>, r
         let begun = place(program, workspace).map(|it| helve_plugins::start(it, host.clone(), log));
         match begun.and_then(|it| runtime.block_on(it)) {
             Ok(more) => tools.extend(more),
-            Err(error) => remark!("helve: the plugin {shown} is left out: {error}"),
+            Err(error) => {
+                all_started = false;
+                remark!("helve: the plugin {shown} is left out: {error}");
+            }
         }
     }
-    tools
+    (tools, all_started)
 }
 
 /// How a plugin is started: in the workspace, with the session's roots, and its own folders to read.

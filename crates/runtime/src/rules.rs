@@ -1,6 +1,6 @@
 //! The rules of the settings: read, checked against the names of tools, and handed to the gate and to the hosts.
 
-use helve_contract::{Access, Glob, PathRule, PatternPurpose, RuleScope, name_matches, nearest};
+use helve_contract::{Access, Entry, Glob, PathRule, PatternPurpose, RuleScope, name_matches, nearest};
 use helve_engine::{CLASS_NAMES, Dialect, Rule, RuleClass};
 
 use crate::{config::Settings, fault::Fault};
@@ -58,16 +58,32 @@ pub fn denied_paths(settings: &Settings) -> impl Iterator<Item = PathRule> {
     paths.deny_read.iter().map(reads).chain(paths.deny_write.iter().map(writes))
 }
 
+/// Refuses rules whose name is that of no tool here. The tools of plugins and modules are known only once these run, so this
+/// is called with them then; [`ApprovalRules::read`] accepts other names where there is one.
+pub fn check_external_names(settings: &Settings, external: &[Entry]) -> Result<(), Fault> {
+    let approval = &settings.config.approval;
+    let lists =
+        [("approval.allow", &approval.allow), ("approval.ask", &approval.ask), ("approval.deny", &approval.deny)];
+    for (key, text) in lists.iter().flat_map(|(key, list)| list.iter().map(move |text| (key, text))) {
+        let Ok(rule) = Rule::parse(text) else { continue };
+        let is_external = external.iter().any(|it| it.spec.is_covered_by(rule.tool(), PatternPurpose::Restrict));
+        if let Some(why) = unknown_name(settings, rule.tool(), false).filter(|_| !is_external) {
+            return Err(Fault::usage(format!("{key}: `{text}`: {why} Fix or remove the rule.")));
+        }
+    }
+    Ok(())
+}
+
 fn parse(settings: &Settings, key: &str, text: &str) -> Result<Rule, Fault> {
     let rule = Rule::parse(text).map_err(|why| Fault::usage(format!("{key}: `{text}`: {why}")))?;
-    match unknown_name(settings, rule.tool()) {
+    match unknown_name(settings, rule.tool(), true) {
         None => Ok(rule),
         Some(why) => Err(Fault::usage(format!("{key}: `{text}`: {why} Fix or remove the rule."))),
     }
 }
 
-/// Why no tool can have this name here, if none can.
-fn unknown_name(settings: &Settings, name: &str) -> Option<String> {
+/// Why no tool can have this name here, if none can. With `may_come`, tools of plugins that do not run yet count.
+fn unknown_name(settings: &Settings, name: &str, may_come: bool) -> Option<String> {
     let covers = |known: &str| name_matches(name, known, PatternPurpose::Restrict);
     // Most rules name a tool of a class; the tables of all dialects need not be built for them.
     if RuleClass::of_name(name) != RuleClass::NONE || CLASS_NAMES.iter().any(|known| covers(known)) {
@@ -85,7 +101,7 @@ fn unknown_name(settings: &Settings, name: &str) -> Option<String> {
         });
     }
     // The names of their tools are known only when they run.
-    if config.all_plugins().next().is_some() || !config.wasm.is_empty() {
+    if may_come && (config.all_plugins().next().is_some() || !config.wasm.is_empty()) {
         return None;
     }
     let dialects = helve_dialects::all();

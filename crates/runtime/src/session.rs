@@ -11,6 +11,7 @@ use helve_contract::{
 use helve_engine::{Builder, Dialect, Engine, EventLog, Gate, LimitSettings, Listener, Mode, ModeSwitch, Spill};
 
 use crate::{
+    agent_user::AgentUser,
     channels::Files,
     config::Settings,
     crew,
@@ -167,6 +168,7 @@ impl<'a> SessionBuilder<'a> {
         if somebody.is_none() {
             ports.user = self.nobody();
         }
+        ports.user = Arc::new(AgentUser(ports.user));
         let mode = match need.mode {
             None => above.mode().clone(),
             Some(mode) => ModeSwitch::new(mode.at_most(above.mode().get())),

@@ -301,17 +301,20 @@ pub fn imports(
     wanted: &Wanted<'_>,
     (state, room): (&Path, Option<&Room>),
     runtime: &Runtime,
-) -> Imports {
+) -> Result<Imports, Fault> {
     let record = modules::Record::default();
-    let (mut tools, servers) = match room {
-        None => (Vec::new(), None),
-        Some(room) => (
-            plugins::start(settings, &room.workspace, &room.host, runtime),
-            outside::start(settings, dialect, wanted, (state, &room.spill), runtime),
-        ),
-    };
-    tools.extend(modules::load(settings, &record));
-    Imports { tools, servers, record }
+    let modules = modules::load(settings, &record);
+    let mut are_all_known = modules.len() == settings.config.wasm.len();
+    let Some(room) = room else { return Ok(Imports { tools: modules, servers: None, record }) };
+    let (mut tools, all_started) = plugins::start(settings, &room.workspace, &room.host, runtime);
+    are_all_known &= all_started;
+    tools.extend(modules);
+    // What a plugin that did not start would have brought is unknown, so a rule may be about that.
+    if are_all_known {
+        rules::check_external_names(settings, &tools)?;
+    }
+    let servers = outside::start(settings, dialect, wanted, (state, &room.spill), runtime);
+    Ok(Imports { tools, servers, record })
 }
 
 /// What every session can reach, by the settings. Nothing is opened before it is used.

@@ -145,7 +145,7 @@ impl Bench {
         for note in runtime.block_on(shell::recover(&settings))? {
             remark!("helve: {note}");
         }
-        let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime);
+        let imports = setup::imports(&settings, dialect, external, (&state, yard.as_ref()), runtime)?;
         let mode = setup::mode(&settings).unwrap_or(dialect.mode);
         let one_call = matches!(external, External::For(_));
         let overheard: Arc<OnceLock<Heard>> = Arc::default();
