@@ -349,7 +349,7 @@ fn alone(file: &Path) -> Result<fs::File, Fault> {
 }
 
 /// Puts the new text in place of the old one, at once and whole.
-fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
+pub(super) fn write(file: &Path, old: Option<&str>, new: &str) -> Result<(), Fault> {
     let folder = file.parent().ok_or_else(|| Fault::failed("the file has no folder"))?;
     let beside = folder.join(format!(".helve-{}", state::random_id()?));
     let written = (|| -> io::Result<()> {

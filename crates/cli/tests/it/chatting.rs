@@ -69,6 +69,28 @@ there is no command /nonsense (/help lists them, // begins a message)
 }
 
 #[test]
+fn a_sub_agent_cannot_end_plan_mode() {
+    let desk = Desk::new();
+    let file = desk.path("work/new.txt");
+    let order = json!({ "description": "plan", "prompt": "ORDER: plan", "subagent_type": "general-purpose" });
+    let write = || Step::call("Write", json!({ "file_path": file, "content": "x" }));
+    let model = Model::new([
+        Step::call("Task", order),
+        Step::call("ExitPlanMode", json!({ "plan": "1. write" })),
+        write(),
+        Step::text("CHILD DONE"),
+        write(),
+        Step::text("I could not."),
+    ]);
+    let desk = model.at(desk);
+    let ran = desk.fed(&["chat", "--mode", "plan"], "plan it\ny\ny\ny\n");
+    let results = model.results();
+    assert!(results.iter().any(|it| it.contains("a sub-agent cannot end plan mode")), "{results:?} {}", ran.out);
+    assert_eq!(results.iter().filter(|it| it.contains("in plan mode")).count(), 2, "{results:?}");
+    assert!(!file.exists() && !ran.out.contains("go on with this plan?"), "{}", ran.out);
+}
+
+#[test]
 fn a_turn_is_taken_back() {
     let desk = Desk::new();
     desk.put("work/a.txt", "old\n");

@@ -30,13 +30,14 @@ const EVERYDAY: &str = "git status; git log -1; git diff; git submodule status; 
 const FIXTURE: &str = "git init -q . && echo 1 > a && echo s > .gitignore.x && git add -A && git commit -qm 1 \
     && git -c protocol.file.allow=always submodule --quiet add ../source s && git commit -qm s && echo 2 > a && git commit -qam 2 \
     && git branch side HEAD~1 && git worktree add -q wt -b wt && git init -q n && git -C n commit -q --allow-empty -m 1 \
-    && git clone -q --bare ../source b.git && printf '/wt\\n/n\\n/b.git\\n' >> .git/info/exclude";
+    && git clone -q --bare ../source b.git && git init -q --bare hb && git -C hb config core.bare false && mkdir -p hb/hooks && printf '[user]\\n' > inc.cfg \
+    && git config include.path ../inc.cfg && printf '/wt\\n/n\\n/b.git\\n/hb\\n/inc.cfg\\n' >> .git/info/exclude";
 
 /// Makes a repository `evil` whose settings run `@RUN@`.
 const EVIL: &str =
     "git init -q evil; git -C evil commit -q --allow-empty -m x; git -C evil config core.fsmonitor '@RUN@;false'; ";
 
-const PLANTS: [Plant; 52] = [
+const PLANTS: [Plant; 66] = [
     plant("fsmonitor", "git config core.fsmonitor '@RUN@;false'", "git status"),
     plant("fsmonitor-written", "printf '[CORE]FSMonitor=\"@RUN@;false\"\\n' >> .git/config", "git status"),
     plant(
@@ -225,6 +226,61 @@ const PLANTS: [Plant; 52] = [
         "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo 'exec @RUN@' >> .git/rebase-merge/git-rebase-todo",
         "git rebase --continue",
     ),
+    // `hb` is a bare repository with dangerous settings that is part of the project.
+    plant("project-link", "mkdir l; echo 'gitdir: ../hb' > l/.git", "cd l; git status"),
+    plant("project-symlink", "mkdir l; ln -s ../hb l/.git", "cd l; git status"),
+    plant("project-moved", "mkdir l; mv hb l/.git || cp -r hb l/.git", "cd l; git status"),
+    plant(
+        "project-gitlink",
+        "mkdir l; echo 'gitdir: ../hb' > l/.git; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),l",
+        "git status",
+    ),
+    plant(
+        "project-module",
+        "mkdir -p .git/modules z; mv hb .git/modules/z || cp -r hb .git/modules/z; echo 'gitdir: ../.git/modules/z' > z/.git",
+        "cd z; git status",
+    ),
+    plant(
+        "project-commondir",
+        "mkdir -p n/.git/worktrees/w w; cp n/.git/HEAD n/.git/worktrees/w/; echo ../../../../hb > n/.git/worktrees/w/commondir; echo 'gitdir: ../n/.git/worktrees/w' > w/.git",
+        "cd w; git status",
+    ),
+    plant(
+        "file-with-nul",
+        "@EVIL@ mv evil/.git .git/objects/evil; mkdir l; printf 'gitdir: ../.git/objects/evil\\0/../../../n/.git\\n' > l/.git",
+        "cd l; git status",
+    ),
+    plant(
+        "module-named-lfs",
+        "git clone -q --bare ../source .git/modules/lfs; git --git-dir=.git/modules/lfs config core.bare false; git --git-dir=.git/modules/lfs config core.fsmonitor '@RUN@;false'; printf '[submodule \"lfs\"]\\n\\tpath = lfs\\n\\turl = ../source\\n' >> .gitmodules; mkdir lfs; git update-index --add --cacheinfo 160000,$(git -C ../source rev-parse HEAD),lfs",
+        "git -c protocol.file.allow=always submodule update --init; cd lfs; git status",
+    ),
+    plant(
+        "many-hooks",
+        "git init -q r; for i in $(seq 3000); do : > r/.git/hooks/z$i; done; for h in pre-commit post-commit commit-msg reference-transaction; do printf '#!/bin/sh\\n@RUN@\\n' > r/.git/hooks/$h; done; chmod +x r/.git/hooks/*",
+        "cd r; git commit --allow-empty -m x",
+    ),
+    plant(
+        "rebase-strategy",
+        "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo x/evil > .git/rebase-merge/strategy; mkdir git-merge-x; printf '#!/bin/sh\\n@RUN@\\n' > git-merge-x/evil; chmod +x git-merge-x/evil; echo 7 > q; git add q; git commit -qm 7",
+        "git rebase --continue",
+    ),
+    plant("included-file", "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > inc.cfg", "git status"),
+    plant(
+        "included-replaced",
+        "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; mv -f c inc.cfg; rm -f inc.cfg; cp c inc.cfg",
+        "git status",
+    ),
+    plant(
+        "folder-swapped",
+        "git init -q q; git -C q config core.fsmonitor '@RUN@;false'; mv n n.old; mv q n",
+        "cd n; git status",
+    ),
+    plant(
+        "reftable",
+        "git init -q --ref-format=reftable r; git -C r config core.fsmonitor '@RUN@;false'",
+        "cd r; git status",
+    ),
 ];
 
 /// A desk whose files belong to the user that everything runs as.
@@ -305,7 +361,13 @@ impl Scene {
         );
         let copies: Vec<String> = PLANTS
             .iter()
-            .map(|it| format!("cp -r fixture {0} && git -C {0} worktree add -q wt -b wt && ", it.name))
+            .map(|it| {
+                let run = self.filled("@RUN@;false", it.name);
+                format!(
+                    "cp -r fixture {0} && git -C {0} worktree add -q wt -b wt && git -C {0}/hb config core.fsmonitor '{run}' && ",
+                    it.name
+                )
+            })
             .collect();
         self.must("work", &format!("{} true", copies.concat()));
     }

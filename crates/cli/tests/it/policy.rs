@@ -143,3 +143,42 @@ fn the_page_explains_with_the_same_words() {
     }
     assert_eq!(site.stop(), Some(0));
 }
+
+#[test]
+fn rules_are_learned_from_what_ran_and_never_from_what_was_refused() {
+    let desk = desk();
+    for command in ["make all", "make all", "ls", "npm test", "git commit -m x", "rm x", "echo $HOME"] {
+        desk.run(&["call", "Bash", &json!({ "command": command }).to_string()]);
+    }
+    let file = json!({ "file_path": desk.path("work/new.txt"), "content": "x" }).to_string();
+    assert_eq!(desk.run(&["call", "Write", &file]).code, 0);
+    let before = desk.get("home/.config/helve/helve.toml");
+    let ran = desk.run(&["policy", "learn", "cli"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    for part in [
+        "Bash(make all)\n    grants: the command `make all` with exactly these words",
+        "calls in this session: 2",
+        "Bash(git commit:*)\n    grants: every `git commit` command with any further arguments",
+        "(new.txt)\n    grants: the file new.txt, with any content",
+        "Bash rm x\n        it was refused in the session",
+        "Bash echo $HOME\n        no rule can name it",
+        "Nothing was written.",
+    ] {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    assert!(!ran.out.contains("Bash(rm") && !ran.out.contains("Bash(npm"), "{}", ran.out);
+    assert_eq!(desk.get("home/.config/helve/helve.toml"), before, "nothing is written without --write");
+
+    // The file has rules already, which are not rewritten.
+    let ran = desk.run(&["policy", "learn", "cli", "--write"]);
+    assert!(ran.code != 0 && ran.err.contains("Bash(make all)"), "{} {}", ran.out, ran.err);
+    assert_eq!(desk.get("home/.config/helve/helve.toml"), before);
+    desk.put("home/.config/helve/helve.toml", "[approval]\ndeny = [\"Bash(rm:*)\"]\n");
+    let ran = desk.run(&["policy", "learn", "cli", "--write"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(explain(&desk, &["make all"])["basis"]["kind"], "allow_rules");
+    assert_eq!(explain(&desk, &["rm x"])["outcome"], "deny");
+    let again = desk.run(&["policy", "learn", "cli"]);
+    assert!(again.out.contains("No rule is needed or possible"), "{}", again.out);
+    assert_eq!(desk.run(&["policy", "learn", "nobody"]).code, 2);
+}

@@ -90,3 +90,45 @@ fn a_rule_about_no_tool_stops_the_start() {
     let doctor = desk.run(&["doctor", "--set", set]);
     assert!(doctor.out.contains("create_spec") && doctor.out.contains("5 rules are in force"), "{}", doctor.out);
 }
+
+#[test]
+fn a_rule_names_a_tool_that_a_configured_plugin_has() {
+    let desk = Desk::new();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins/shell/today.sh");
+    assert!(path.exists(), "{path:?}");
+    desk.put("home/.config/helve/helve.toml", &format!("[[plugins]]\npath = \"/bin/sh\"\nargs = [{path:?}]\n"));
+    for (rule, code) in [("bsah(rm)", 2), ("today", 0), ("wether", 2), ("Bash(rm:*)", 0), ("apply_patch", 0)] {
+        let set = format!(r#"approval.deny=["{rule}"]"#);
+        let ran = call(&desk, "Glob", &json!({"pattern": "*"}), &["--set", &set]);
+        assert_eq!(ran.code, code, "{rule}: {} {}", ran.out, ran.err);
+    }
+    // What a plugin that does not start would bring is unknown.
+    desk.put("home/.config/helve/helve.toml", "[[plugins]]\npath = \"/bin/false\"\n");
+    let ran = call(&desk, "Glob", &json!({"pattern": "*"}), &["--set", r#"approval.deny=["wether"]"#]);
+    assert!(ran.code == 0 && ran.err.contains("is left out"), "{} {}", ran.out, ran.err);
+}
+
+#[test]
+fn a_command_leaves_no_new_file_that_a_rule_denies() {
+    for level in ["L3", "L2", "L1"] {
+        let desk = Desk::new();
+        desk.put("work/a.txt", "plain\n");
+        std::os::unix::fs::symlink("a.txt", desk.path("work/current.cfg")).unwrap();
+        let rules = r#"approval.deny=["Edit(deploy.sh)","Edit(dist/**)","Edit(*.cfg)","Read(**/*.pem)"]"#;
+        let level = format!("sandbox.level={level}");
+        // The gate must not see the names.
+        desk.put(
+            "work/run",
+            "echo x > deploy.sh; mkdir -p dist/b keys; echo x > dist/b/c; mv a.txt keys/K.PEM; ln -s /etc/passwd n.cfg\n\
+             ln -sfn run current.cfg; echo y > keys/other; (sleep 0.2; echo x > late.pem) &\n wait",
+        );
+        let ran = call(&desk, "Bash", &json!({"command": "sh run"}), &["--set", rules, "--set", &level]);
+        assert_eq!(ran.code, 0, "{level}: {} {}", ran.out, ran.err);
+        for name in ["deploy.sh", "dist", "keys/K.PEM", "n.cfg", "late.pem"] {
+            assert!(desk.path("work").join(name).symlink_metadata().is_err(), "{level} {name}: {}", ran.out);
+            assert!(ran.out.contains(name), "{level} {name} is reported: {}", ran.out);
+        }
+        assert_eq!(desk.get("work/keys/other"), "y\n", "{level}");
+        assert_eq!(std::fs::read_link(desk.path("work/current.cfg")).unwrap().to_str(), Some("a.txt"), "{level}");
+    }
+}

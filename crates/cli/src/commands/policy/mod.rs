@@ -1,9 +1,14 @@
-//! `helve policy`: what the rules say about a call, and tests of rules.
+//! `helve policy`: what the rules say about a call, tests of rules, and rules from the record of a session.
 
 mod explain;
+mod learn;
 mod rule_tests;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Subcommand;
 use helve_engine::Mode;
@@ -25,7 +30,8 @@ use crate::{
 Examples:
   helve policy explain 'rm -rf build'
   helve policy explain --tool Write '{\"file_path\":\".git/config\",\"content\":\"x\"}'
-  helve policy test rules.test.toml")]
+  helve policy test rules.test.toml
+  helve policy learn cli")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -35,6 +41,7 @@ pub(crate) struct Args {
 enum What {
     Explain(ExplainArgs),
     Test(TestArgs),
+    Learn(LearnArgs),
 }
 
 /// Say what would happen to a command or a call, which rule decides, and why.
@@ -94,12 +101,38 @@ struct TestArgs {
     choice: Choice,
 }
 
+/// Propose the narrowest allow rules for what ran in a session.
+///
+/// The record of the session says which calls ran and which were refused. Each call that ran is judged by the settings in
+/// force; for those that would be asked about, the narrowest rule is proposed, with what it grants. A call that a rule or a
+/// person refused never gets a rule. Nothing is written without `--write`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  helve policy learn cli                   calls of `helve call`
+  helve policy learn 3f2a --mode default
+  helve policy learn 3f2a --write          adds the rules to approval.allow of your settings")]
+struct LearnArgs {
+    /// A session with a record: its id, the beginning or the end of it, or `cli` for calls of `helve call`.
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The approval mode that the rules are for.
+    #[arg(long, value_name = "MODE", default_value = "default")]
+    mode: Mode,
+    /// Add the rules to `approval.allow` of your settings file.
+    #[arg(long)]
+    write: bool,
+    #[command(flatten)]
+    choice: Choice,
+}
+
 impl Args {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         match self.what {
             What::Explain(args) => args.run(),
             What::Test(args) => args.run(),
+            What::Learn(args) => args.run(),
         }
     }
 }
@@ -151,5 +184,64 @@ impl TestArgs {
         } else {
             ExitCode::from(FAILED)
         })
+    }
+}
+
+impl LearnArgs {
+    fn run(self) -> Outcome {
+        let settings = self.choice.settings()?;
+        let dialect = super::dialect(&settings)?;
+        let (state, _) = crate::state::open(&settings)?;
+        let calls = learn::read(&record(&state.join("runs"), &self.session)?)?;
+        let runtime = setup::runtime()?;
+        let bench = Bench::with_external(settings, &dialect, &Wanted::All, &runtime)?;
+        let explainer = Explainer::new(Caller::Person);
+        let learned = runtime.block_on(learn::learn(&bench, &explainer, &calls, self.mode));
+        runtime.block_on(setup::end_servers(bench.servers()));
+        say!("{}", learned.text().trim_end());
+        let rules = learned.rules();
+        if rules.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let file =
+            crate::config::user_file().ok_or_else(|| Fault::usage("HOME is not set, so there are no settings"))?;
+        if !self.write {
+            say!("Nothing was written. Add --write to put the rules into approval.allow of {}.", file.display());
+            return Ok(ExitCode::SUCCESS);
+        }
+        let old = if file.exists() {
+            fs::read_to_string(&file).map_err(|it| Fault::failed(it.to_string()))?
+        } else {
+            String::new()
+        };
+        let is_toml = file.extension().is_some_and(|end| end == "toml");
+        let new = if is_toml {
+            learn::with_rules(&old, &rules)
+        } else {
+            Err("it is not TOML; add the rules there".to_owned())
+        };
+        let new = new.map_err(|why| Fault::failed(format!("{} was not changed: {why}", file.display())))?;
+        super::install::write(&file, file.exists().then_some(&*old), &new)?;
+        say!("Added {} rules to approval.allow of {}.", rules.len(), file.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The record of a session, by its id or the beginning or end of it.
+fn record(runs: &Path, session: &str) -> Result<PathBuf, Fault> {
+    let names = fs::read_dir(runs).into_iter().flatten().flatten().filter_map(|it| it.file_name().into_string().ok());
+    let names: Vec<String> = names.filter(|it| it.starts_with(session) || it.ends_with(session)).collect();
+    let is_name = !session.is_empty() && !session.contains('/');
+    match names.as_slice() {
+        _ if names.iter().any(|it| it == session) && is_name => Ok(runs.join(session).join("events.ndjson")),
+        [only] if is_name => Ok(runs.join(only).join("events.ndjson")),
+        [] | [_] => Err(Fault::usage(format!(
+            "no session `{session}` has a record in {}. `helve sessions list` lists sessions; `events = \"off\"` keeps no record",
+            runs.display()
+        ))),
+        many => Err(Fault::usage(format!(
+            "`{session}` is the beginning or end of {} sessions; write more of it",
+            many.len()
+        ))),
     }
 }
