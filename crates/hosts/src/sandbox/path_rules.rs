@@ -162,7 +162,9 @@ fn walk(
                 places.pinned.extend(above.into_iter().rev().map(Path::to_owned));
             }
         }
-        places.links.extend(listed.links.iter().cloned());
+        let new = listed.links.iter().filter(|link| !places.links.contains(link)).cloned();
+        let new: Vec<_> = new.collect();
+        places.links.extend(new);
         queue.extend(listed.inner.iter().cloned());
     }
     Ok(())
