@@ -9,7 +9,7 @@ use std::{
 use helve_contract::{
     CancellationToken, Error, Result, Session,
     events::TurnEnd,
-    ports::{Attachment, HeldLease, InboxItem, Message, Part, SESSION_LEASE, Spent},
+    ports::{Attachment, HeldLease, InboxItem, Message, Part, SESSION_LEASE, Spent, StoredAttachment},
 };
 use helve_engine::Engine;
 use tokio::task::JoinHandle;
@@ -241,8 +241,7 @@ impl Agent {
             None => None,
             Some((mut words, files)) => {
                 words.extend(attachments::parts(&self.engine, &self.session, &files).await);
-                self.session.ports.channels.set_attachments(&self.session.id, files);
-                Some(words)
+                Some((words, attachments::store(&self.session, files).await?))
             }
         };
         let held = self.session.hold().await?;
@@ -263,9 +262,18 @@ impl Agent {
     async fn work_holding(
         &self,
         held: &Arc<HeldLease>,
-        words: Option<Vec<Part>>,
+        said: Option<(Vec<Part>, Vec<StoredAttachment>)>,
         cancel: &CancellationToken,
     ) -> Result<Outcome> {
+        let words = match said {
+            None => None,
+            Some((words, files)) => {
+                if self.session.stores_attachments() {
+                    self.session.list_attachments(held, &files).await?;
+                }
+                Some(words)
+            }
+        };
         let mut outcome = Turn::open(self, held, words, cancel).await?.run().await?;
         while outcome.ended == Ended::Done
             && let Some(next) = self.handle.next_follow_up()

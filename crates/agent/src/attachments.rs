@@ -4,8 +4,8 @@ use std::{fmt::Write as _, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use helve_contract::{
-    Call, Session,
-    ports::{Attachment, Part},
+    Call, Result, Session,
+    ports::{Attachment, Part, StoredAttachment},
 };
 use helve_engine::Engine;
 
@@ -30,6 +30,18 @@ pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Atta
         contents.extend(part);
     }
     std::iter::once(Part::Text { text: list }).chain(contents).collect()
+}
+
+/// Stores the files of a turn as blobs. Where nothing is stored they stay in memory, and end with the process.
+pub(crate) async fn store(session: &Session, files: Vec<Attachment>) -> Result<Vec<StoredAttachment>> {
+    let ports = &session.ports;
+    let (in_memory, to_store) = match session.stores_attachments() && ports.channels.takes_attachments() {
+        true => (Vec::new(), files),
+        false => (files, Vec::new()),
+    };
+    let stored = StoredAttachment::store(&*ports.blobs, to_store).await?;
+    ports.channels.set_attachments(&session.id, in_memory);
+    Ok(stored)
 }
 
 /// What the model sees of a file, and the same in words.

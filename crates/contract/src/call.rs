@@ -7,10 +7,11 @@ use std::{
 };
 
 use crate::{
-    Access, CancellationToken, Error, Limit, Port, PortSet, Result, SafePath, Taint, Workspace,
+    Access, CancellationToken, Error, Limit, Media, Port, PortSet, Result, SafePath, Taint, Workspace,
     ports::{
-        Agents, Channels, Clock, Documents, HeldLease, Host, Leases, NoAgents, NoChannels, NoDocuments, NoStore,
-        NoTasks, NoWeb, Nobody, Scheduling, Store, Tasks, User, WallClock, Web,
+        Agents, Blobs, Channels, Clock, Documents, HeldLease, Host, Leases, NoAgents, NoBlobs, NoChannels, NoDocuments,
+        NoStore, NoTasks, NoWeb, Nobody, RunArtifacts, Scheduling, Store, StoredAttachment, Tasks, User, WallClock,
+        Web,
     },
 };
 
@@ -25,6 +26,8 @@ pub struct Ports {
     pub documents: Arc<dyn Documents>,
     /// Records: conversations, notes, schedules, slates.
     pub store: Arc<dyn Store>,
+    /// Content by its hash: attachments, undo data.
+    pub blobs: Arc<dyn Blobs>,
     /// Pages and searches.
     pub web: Arc<dyn Web>,
     /// Other agents.
@@ -46,6 +49,7 @@ impl Ports {
             tasks: Arc::new(NoTasks),
             documents: Arc::new(NoDocuments),
             store: Arc::new(NoStore),
+            blobs: Arc::new(NoBlobs),
             web: Arc::new(NoWeb),
             agents: Arc::new(NoAgents),
             user: Arc::new(Nobody),
@@ -90,8 +94,8 @@ pub struct Errand {
     pub branch: Option<String>,
     /// What that branch came from.
     pub base: String,
-    /// The folder of artifacts: its first root holds `<run>/…`. Only artifact tools go there.
-    pub artifacts: Workspace,
+    /// The artifacts of the run. Only artifact tools and the executor use them.
+    pub artifacts: RunArtifacts,
 }
 
 /// What lasts from one call of a conversation to the next.
@@ -209,6 +213,33 @@ impl Session {
         let wiped = self.ports.store.wipe_slate(&held.get(), name).await;
         self.release(held).await?;
         wiped
+    }
+
+    /// Whether the files of a turn are stored, so that another process can continue the turn.
+    #[must_use]
+    pub fn stores_attachments(&self) -> bool {
+        self.ports.store.keeps_records() && self.ports.blobs.is_available()
+    }
+
+    /// Lists the files of the turn that begins, under the session's lease. An empty list removes those of the last turn.
+    pub async fn list_attachments(&self, held: &HeldLease, files: &[StoredAttachment]) -> Result<()> {
+        let (lease, store) = (held.get(), &self.ports.store);
+        if files.is_empty() {
+            // Most turns have no files, and neither had the turn before.
+            if store.slate(&self.id, StoredAttachment::SLATE).await?.is_some() {
+                store.wipe_slate(&lease, StoredAttachment::SLATE).await?;
+            }
+            return Ok(());
+        }
+        let list = serde_json::to_value(files).map_err(|error| Error::Internal(error.into()))?;
+        store.write_slate(&lease, StoredAttachment::SLATE, list).await
+    }
+
+    /// The stored files of the current turn.
+    async fn stored_attachments(&self) -> Result<Vec<StoredAttachment>> {
+        let slate = self.ports.store.slate(&self.id, StoredAttachment::SLATE).await?;
+        let files = slate.map(|slate| serde_json::from_value(slate.value)).transpose();
+        Ok(files.map_err(|error| Error::Internal(error.into()))?.unwrap_or_default())
     }
 
     /// The ports that this session has.
@@ -341,6 +372,36 @@ impl Call {
     #[must_use]
     pub fn channels(&self) -> &dyn Channels {
         &*self.session.ports.channels
+    }
+
+    /// Content by its hash.
+    #[must_use]
+    pub fn blobs(&self) -> &dyn Blobs {
+        &*self.session.ports.blobs
+    }
+
+    /// A file that the user sent with the turn that this call belongs to, by its number from 0. `None`: there is none.
+    pub async fn attachment(&self, index: usize) -> Result<Option<Media>> {
+        if let Some(file) = self.channels().attachment(self, index).await? {
+            return Ok(Some(file));
+        }
+        let Some(file) = self.session.stored_attachments().await?.into_iter().nth(index) else { return Ok(None) };
+        match self.blobs().get(&file.blob).await? {
+            Some(bytes) => Ok(Some(Media { mime: file.mime, bytes })),
+            None => Err(Error::failed(format!(
+                "the content of the attachment {} is no longer stored. Ask the user to send it again",
+                file.name
+            ))),
+        }
+    }
+
+    /// How many files the user sent with the turn that this call belongs to.
+    pub async fn count_attachments(&self) -> Result<usize> {
+        let mut count = 0;
+        while count < 64 && self.channels().attachment(self, count).await?.is_some() {
+            count += 1;
+        }
+        Ok(if count > 0 { count } else { self.session.stored_attachments().await?.len() })
     }
 
     /// What time it is.

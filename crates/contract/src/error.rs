@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ports::SessionHolder;
+use crate::ports::{BlobId, SessionHolder};
 
 /// Why a call did not do its work. Every variant but the last is written for the model.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,23 @@ pub enum Error {
     /// more, and read the present state before a new claim.
     #[error("another process has taken over {0}, so nothing was written; load it again and retry")]
     LeaseLost(String),
+    /// The artifact has another version than the write expected. Read it again before the next write.
+    #[error("{0} was changed by another writer, so nothing was written; read it again and retry")]
+    VersionConflict(String),
+    /// Another owner plans or executes the run: which run, and who.
+    #[error("{0}. Wait until it ends or stop it, then retry")]
+    RunHeld(String),
+    /// A blob is larger than can be stored.
+    #[error("{bytes} bytes are too large to be stored: {limit} is the most. Use a smaller file")]
+    BlobTooLarge {
+        /// Its size, as far as it was read.
+        bytes: u64,
+        /// The most that is stored.
+        limit: u64,
+    },
+    /// The stored content of a blob does not have its hash any more.
+    #[error("the stored content {0} is damaged: it does not have its hash. Provide the file again")]
+    BlobDamaged(BlobId),
     /// Another owner holds the session.
     #[error("{}", Held(.0))]
     SessionHeld(Box<SessionHolder>),

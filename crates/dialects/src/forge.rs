@@ -104,6 +104,9 @@ fn error(_: &str, error: &Error) -> Reply {
         Error::File { .. } => "FILE_ERROR",
         Error::LeaseLost(_) => "LEASE_LOST",
         Error::SessionHeld(_) => "SESSION_HELD",
+        Error::VersionConflict(_) => "VERSION_CONFLICT",
+        Error::RunHeld(_) => "RUN_HELD",
+        Error::BlobTooLarge { .. } | Error::BlobDamaged(_) => "FILE_ERROR",
         Error::Failed(_) => "FAILED",
         Error::Internal(_) => "INTERNAL_ERROR",
     };

@@ -1,6 +1,7 @@
 //! Puts a session together: where it may go, what it can reach, what is asked, where it is recorded.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock},
@@ -14,7 +15,7 @@ use helve_contract::{
 };
 use helve_engine::{Builder, Dialect, Engine, EventLog, Gate, Mode};
 use helve_mcp::client::Servers;
-use helve_store::Sqlite;
+use helve_store::{FileBlobs, Sqlite};
 use tokio::{
     runtime::{self, Handle, Runtime},
     signal::unix::{SignalKind, signal},
@@ -68,7 +69,23 @@ impl Drop for Leftovers {
         // A day more than promised, for sessions that are still running.
         sweep(&spill, self.keep + Duration::from_secs(24 * 3600));
         sweep(&runs, RECORDS);
+        let unused_for = self.keep + Duration::from_secs(24 * 3600);
+        // Blobs that cannot be removed now are removed later.
+        _ = blobs(&self.state).remove_now(&HashSet::new(), unused_for);
+        remove_former_undo(&self.state.join("undo"), unused_for);
     }
+}
+
+/// Removes undo data of an older Helve that was killed: files of their own, whose process alone knew what they were.
+fn remove_former_undo(folder: &Path, age: Duration) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()) {
+        let name = file.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        if name.len() == 16 && name.bytes().all(|it| it.is_ascii_hexdigit()) && is_older(&file, age) {
+            _ = fs::remove_file(file);
+        }
+    }
+    // Only an empty folder goes.
+    _ = fs::remove_dir(folder);
 }
 
 /// Removes the folders of sessions in which nothing has changed for so long.
@@ -330,6 +347,7 @@ pub fn ports(
         web: crate::web::open(settings, reader.clone()),
         documents: reader,
         store: store(settings, state),
+        blobs: Arc::new(blobs(state)),
         channels: channels::open(settings, files),
         ..Ports::new(host)
     }
@@ -358,6 +376,11 @@ pub fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
 pub fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
     let file = settings.config.store.file.as_deref().map_or_else(|| state.join("helve.db"), PathBuf::from);
     Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings))
+}
+
+/// Where attachments and undo data are stored.
+pub fn blobs(state: &Path) -> FileBlobs {
+    FileBlobs::at(&state.join("blobs"))
 }
 
 /// An engine in the making with the tools that the settings leave.

@@ -3,23 +3,19 @@
 //! Only changes through the file tools are seen. What a command changed can be listed, not taken back.
 
 use std::{
-    fs,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use helve_contract::{
     Access, Error, FileFault, Result, SafePath, Workspace, async_trait,
-    ports::{Change, Content, Expect, Find, Host, HostLayer, Kind, Noise, Order, Span, Written},
+    ports::{BlobId, Blobs, Change, Content, Expect, Find, Host, HostLayer, Kind, Noise, Order, Span, Written},
 };
 use helve_tools::fs::diff::{self, Diff};
 
-use crate::state;
-
 /// A file that is larger is not remembered.
 const LARGEST: u64 = 256 << 20;
-/// What is larger than this lies on disk, and so does everything past the sum.
+/// Content that is larger than this is stored as a blob, and so is everything past the sum.
 const IN_MEMORY: usize = 8 << 20;
 const IN_MEMORY_ALL: usize = 64 << 20;
 /// Texts that are larger are not compared.
@@ -33,7 +29,7 @@ const LOOKED_AT: usize = 200;
 /// What the turns changed. Shared by the host that notices and the program that takes back.
 pub struct Memory {
     /// Where large files are kept.
-    folder: PathBuf,
+    blobs: Arc<dyn Blobs>,
     inner: Mutex<Inner>,
 }
 
@@ -52,6 +48,12 @@ struct Turn {
     in_memory: usize,
 }
 
+impl Turn {
+    fn knows(&self, path: &SafePath) -> bool {
+        self.files.iter().any(|file| file.path.on_host() == path.on_host())
+    }
+}
+
 struct Remembered {
     path: SafePath,
     before: Kept,
@@ -63,15 +65,8 @@ struct Remembered {
 enum Kept {
     Absent,
     Bytes(Vec<u8>),
-    File(PathBuf),
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Self::File(path) = self {
-            _ = fs::remove_file(path);
-        }
-    }
+    /// It expires with other blobs when nobody uses it.
+    Blob(BlobId),
 }
 
 /// One change, for people.
@@ -96,8 +91,8 @@ pub struct Undone {
 
 impl Memory {
     /// Nothing remembered yet.
-    pub fn new(folder: PathBuf) -> Arc<Self> {
-        Arc::new(Self { folder, inner: Mutex::default() })
+    pub fn new(blobs: Arc<dyn Blobs>) -> Arc<Self> {
+        Arc::new(Self { blobs, inner: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -129,7 +124,7 @@ impl Memory {
         let turn = self.lock().turns.pop()?;
         let mut undone = Undone { skipped: turn.lost.clone(), ..Undone::default() };
         for file in turn.files.iter().rev() {
-            match restore(host, file).await {
+            match self.restore(host, file).await {
                 Ok(()) => undone.restored.push(file.path.to_string()),
                 Err(Error::File {
                     fault: FileFault::Changed | FileFault::Exists | FileFault::Missing { .. }, ..
@@ -144,36 +139,74 @@ impl Memory {
     }
 
     /// Remembers what a file was, once a turn, before it is changed.
-    fn remember(&self, path: &SafePath, before: std::result::Result<Option<Vec<u8>>, String>) {
-        let mut inner = self.lock();
-        let Some(turn) = inner.turns.last_mut() else { return };
-        if turn.files.iter().any(|file| file.path.on_host() == path.on_host()) {
-            return;
+    async fn remember(&self, path: &SafePath, before: std::result::Result<Option<Vec<u8>>, String>) {
+        let before = match before {
+            Ok(None) => Ok(Kept::Absent),
+            Ok(Some(bytes)) => match self.fits(path, bytes.len()) {
+                None => return,
+                Some(true) => Ok(Kept::Bytes(bytes)),
+                Some(false) => {
+                    let stored = self.blobs.put(bytes).await;
+                    stored.map(Kept::Blob).map_err(|error| format!("its content could not be stored: {error}"))
+                }
+            },
+            Err(why) => Err(why),
+        };
+        self.insert(path, before);
+        for id in self.stored() {
+            // A blob that is gone is reported when it is needed.
+            _ = self.blobs.touch(&id).await;
         }
+    }
+
+    /// Whether so many bytes stay in memory. `None`: they are not needed, because the turn knows the file already.
+    fn fits(&self, path: &SafePath, size: usize) -> Option<bool> {
+        let inner = self.lock();
+        let turn = inner.turns.last()?;
+        (!turn.knows(path)).then_some(size <= IN_MEMORY && turn.in_memory + size <= IN_MEMORY_ALL)
+    }
+
+    fn insert(&self, path: &SafePath, before: std::result::Result<Kept, String>) {
+        let mut inner = self.lock();
+        let Some(turn) = inner.turns.last_mut().filter(|turn| !turn.knows(path)) else { return };
         if turn.files.len() == FILES {
             turn.lost.push(format!("{path}: more than {FILES} files changed in one turn"));
             return;
         }
-        let before = match before {
-            Ok(None) => Kept::Absent,
-            Ok(Some(bytes)) if bytes.len() <= IN_MEMORY && turn.in_memory + bytes.len() <= IN_MEMORY_ALL => {
-                turn.in_memory += bytes.len();
-                Kept::Bytes(bytes)
+        match before {
+            Ok(before) => {
+                if let Kept::Bytes(bytes) = &before {
+                    turn.in_memory += bytes.len();
+                }
+                turn.files.push(Remembered { path: path.clone(), before, after: None });
             }
-            Ok(Some(bytes)) => match self.put_aside(&bytes) {
-                Ok(file) => Kept::File(file),
-                Err(error) => return turn.lost.push(format!("{path}: it could not be put aside: {error}")),
-            },
-            Err(why) => return turn.lost.push(format!("{path}: {why}")),
-        };
-        turn.files.push(Remembered { path: path.clone(), before, after: None });
+            Err(why) => turn.lost.push(format!("{path}: {why}")),
+        }
     }
 
-    fn put_aside(&self, bytes: &[u8]) -> std::io::Result<PathBuf> {
-        state::private(&self.folder)?;
-        let file = self.folder.join(state::random_id()?);
-        fs::write(&file, bytes)?;
-        Ok(file)
+    /// The blobs that an undo needs.
+    fn stored(&self) -> Vec<BlobId> {
+        let inner = self.lock();
+        let files = inner.turns.iter().flat_map(|turn| &turn.files);
+        files.filter_map(|file| if let Kept::Blob(id) = file.before { Some(id) } else { None }).collect()
+    }
+
+    /// Puts a file back to what it was, if it still is what the turn left.
+    async fn restore(&self, host: &dyn Host, file: &Remembered) -> Result<()> {
+        let path = file.path.beside(file.path.relative(), Access::Write)?;
+        let expect = file.after.map_or(Expect::Absent, Expect::Content);
+        let stored;
+        let bytes = match &file.before {
+            Kept::Absent if file.after.is_none() => return Ok(()),
+            Kept::Absent => return host.change(vec![Change::Remove { path, expect }]).await.map(drop),
+            Kept::Bytes(bytes) => bytes,
+            Kept::Blob(id) => {
+                let found = self.blobs.get(id).await?;
+                stored = found.ok_or_else(|| Error::failed("its content of before is no longer stored"))?;
+                &stored
+            }
+        };
+        host.write(&path, bytes, expect).await.map(drop)
     }
 
     /// Notes what a change left.
@@ -194,7 +227,7 @@ fn compare(file: &Remembered, after: Option<&[u8]>) -> Option<Changed> {
     let before: &[u8] = match &file.before {
         Kept::Absent => &[],
         Kept::Bytes(bytes) => bytes,
-        Kept::File(_) => return None,
+        Kept::Blob(_) => return None,
     };
     let after = after.unwrap_or_default();
     if before.len() > COMPARED || after.len() > COMPARED {
@@ -202,19 +235,6 @@ fn compare(file: &Remembered, after: Option<&[u8]>) -> Option<Changed> {
     }
     let diff = diff::between(std::str::from_utf8(before).ok()?, std::str::from_utf8(after).ok()?);
     Some(Changed { shown: file.path.to_string(), diff })
-}
-
-/// Puts a file back to what it was, if it still is what the turn left.
-async fn restore(host: &dyn Host, file: &Remembered) -> Result<()> {
-    let path = file.path.beside(file.path.relative(), Access::Write)?;
-    let expect = file.after.map_or(Expect::Absent, Expect::Content);
-    let bytes = match &file.before {
-        Kept::Absent if file.after.is_none() => return Ok(()),
-        Kept::Absent => return host.change(vec![Change::Remove { path, expect }]).await.map(drop),
-        Kept::Bytes(bytes) => bytes.clone(),
-        Kept::File(kept) => fs::read(kept).map_err(|error| Error::failed(error.to_string()))?,
-    };
-    host.write(&path, &bytes, expect).await.map(drop)
 }
 
 /// The newest files of the workspace that changed during a turn and are not its own.
@@ -264,7 +284,7 @@ impl Remembering {
             Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Ok(None),
             Err(error) => Err(error.to_string()),
         };
-        self.memory.remember(path, before);
+        self.memory.remember(path, before).await;
     }
 
     /// Remembers a folder that is about to go, file by file.
@@ -329,8 +349,11 @@ impl HostLayer for Remembering {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::HashSet, fs, path::PathBuf, time::Duration};
+
     use helve_contract::{PathRules, Reading, Root};
     use helve_hosts::Local;
+    use helve_store::FileBlobs;
 
     use super::*;
 
@@ -347,7 +370,7 @@ mod tests {
             let work = top.join("work");
             fs::create_dir(&work).unwrap();
             let workspace = Workspace::new([Root::writable(&work)], PathRules::default(), Reading::Relative);
-            let memory = Memory::new(top.join("kept"));
+            let memory = Memory::new(Arc::new(FileBlobs::at(&top.join("blobs"))));
             let host = Remembering::new(Arc::new(Local::new()), memory.clone());
             Self { top, workspace, memory, host }
         }
@@ -421,16 +444,40 @@ mod tests {
     }
 
     #[test]
-    fn large_files_lie_on_disk_until_forgotten() {
+    fn large_files_are_stored_as_blobs() {
         let desk = Desk::new();
-        desk.put("large", &"x".repeat(IN_MEMORY + 1));
+        let blobs = FileBlobs::at(&desk.top.join("blobs"));
+        let large = "x".repeat(IN_MEMORY + 1);
+        desk.put("large", &large);
         wait(async {
             desk.memory.begin();
             desk.write("large", "small").await;
-            assert_eq!(fs::read_dir(desk.top.join("kept")).unwrap().count(), 1);
-            desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
+            assert!(blobs.has(&BlobId::of(large.as_bytes())).await.unwrap());
+            let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
+            assert_eq!(undone.restored, ["large"]);
         });
-        assert_eq!(desk.get("large").map(|it| it.len()), Some(IN_MEMORY + 1));
-        assert_eq!(fs::read_dir(desk.top.join("kept")).unwrap().count(), 0);
+        assert_eq!(desk.get("large"), Some(large));
+    }
+
+    #[test]
+    fn a_blob_that_is_gone_or_damaged_changes_no_file() {
+        let desk = Desk::new();
+        let blobs = FileBlobs::at(&desk.top.join("blobs"));
+        desk.put("gone", &"x".repeat(IN_MEMORY + 1));
+        desk.put("damaged", &"y".repeat(IN_MEMORY + 1));
+        wait(async {
+            desk.memory.begin();
+            desk.write("gone", "small").await;
+            assert_eq!(blobs.remove_unreferenced(&HashSet::new(), Duration::ZERO).await.unwrap(), 1);
+            desk.write("damaged", "small").await;
+            let id = BlobId::of("y".repeat(IN_MEMORY + 1).as_bytes());
+            fs::write(desk.top.join("blobs/default").join(id.to_string()), "z").unwrap();
+            let undone = desk.memory.undo(&desk.host, &desk.workspace).await.unwrap();
+            assert_eq!(undone.restored, Vec::<String>::new());
+            let told = undone.skipped.join("\n");
+            assert!(told.contains("gone: its content of before is no longer stored"), "{told}");
+            assert!(told.contains(&format!("damaged: the stored content {id} is damaged")), "{told}");
+        });
+        assert_eq!((desk.get("gone").as_deref(), desk.get("damaged").as_deref()), (Some("small"), Some("small")));
     }
 }

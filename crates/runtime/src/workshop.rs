@@ -160,7 +160,7 @@ impl Bench {
             jobs: Arc::new(store.clone()),
             store: Arc::new(store),
             overheard,
-            memory: Memory::new(state.join("undo")),
+            memory: Memory::new(Arc::new(setup::blobs(&state))),
             mode: ModeSwitch::new(mode),
             knobs: Arc::new(SessionKnobs::new(&settings, unused_model(me.clone(), one_call))),
             one_call,

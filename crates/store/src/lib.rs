@@ -1,8 +1,14 @@
-//! Makers of [`Store`](helve_contract::ports::Store): one SQLite file by default.
+//! Makers of the ports that keep something: [`Store`](helve_contract::ports::Store) in one SQLite file, blobs and the
+//! artifacts of planned runs in folders.
 
+mod artifacts;
+mod blobs;
 pub mod embed;
+mod files;
 mod jobs;
 pub mod sqlite;
 
+pub use artifacts::FileArtifacts;
+pub use blobs::FileBlobs;
 pub use jobs::InProcessJobs;
 pub use sqlite::{Heard, Memory, Sqlite};

@@ -8,17 +8,13 @@ use std::{
 use helve_contract::{
     Error, Result,
     events::{ArtifactKind, ArtifactWritten, CrEmitted, CrRejected, CrUndecided, PauseReason, RunPaused, RunResumed},
-    ports::Expect,
+    ports::ExpectedVersion,
 };
 use helve_tools::artifacts::{ChangeRequest, Document, Edge, Node, Overlay, RequestStatus, Room, Status, Task};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    Diary,
-    executor::{Executor, integration},
-    prompts,
-};
+use super::{Diary, executor::Executor, prompts};
 use crate::{Agent, Event, Need};
 
 /// How often the captain is asked before a person must decide.
@@ -138,7 +134,7 @@ impl Executor {
             tools: Some(vec!["read".into(), "read_spec".into(), "read_task".into(), "read_walkthrough".into()]),
             workspace: Some(self.home.repo().to_owned()),
             alone: true,
-            errand: Some(self.home.errand(&self.run, &integration(&self.run))),
+            errand: Some(self.errand()),
             record: self.home.events(&self.run).ok(),
             ..Need::default()
         };
@@ -186,11 +182,11 @@ impl Executor {
                 return Err(Error::failed(format!("the document of `{}` says id `{}`", node.id, task.id)));
             }
             // No graph has it yet: a document that is there was left by an executor that is gone.
-            let path = room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), Expect::Anything).await?;
+            let path = room.keep(&format!("tasks/{}.md", node.id), document.as_bytes(), ExpectedVersion::Any).await?;
             self.tell(ArtifactWritten { path, kind: ArtifactKind::Task });
         }
         ChangeRequest::go(room, id, RequestStatus::Approved).await?;
-        let path = room.keep_record(&overlay_place(id), &overlay, Expect::Anything).await?;
+        let path = room.keep_record(&overlay_place(id), &overlay, ExpectedVersion::Any).await?;
         self.tell(ArtifactWritten { path, kind: ArtifactKind::Dag });
         ChangeRequest::go(room, id, RequestStatus::Applied).await.map(|()| Some(id.to_owned()))
     }

@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use helve_contract::{
-    Call, CancellationToken, Error, Event, Result, Session,
+    Call, CancellationToken, Errand, Error, Event, Result, Session,
     events::{PauseReason, RunCompleted, RunPaused, RunResumed, RunStarted, TaskRetried},
     jiff::Timestamp,
 };
@@ -90,6 +90,8 @@ pub struct Executor {
     pub(super) seen: Mutex<BTreeMap<String, Seen>>,
     identity: OnceCell<Vec<String>>,
     events: EventLog,
+    /// The run without a task. Everybody who works in it shares its lease.
+    errand: Errand,
     _lock: Lock,
 }
 
@@ -101,6 +103,7 @@ impl Executor {
         helve_tools::git::branch_name(base)?;
         let lock = Lock::take(&home, run).map_err(|error| Error::denied(error.to_string()))?;
         let record = home.events(run).map_err(|error| Error::Internal(error.into()))?;
+        let errand = home.errand(run, &integration(run));
         let need = Need {
             id: format!("{run}-executor"),
             dialect: Some("forge".into()),
@@ -108,7 +111,7 @@ impl Executor {
             role: Some("executor".into()),
             workspace: Some(home.repo().to_owned()),
             alone: true,
-            errand: Some(home.errand(run, &integration(run))),
+            errand: Some(errand.clone()),
             record: Some(record.clone()),
             ..Need::default()
         };
@@ -126,6 +129,7 @@ impl Executor {
             seen: Mutex::default(),
             identity: OnceCell::new(),
             events,
+            errand,
             _lock: lock,
         })
     }
@@ -140,6 +144,11 @@ impl Executor {
     #[must_use]
     pub fn run_id(&self) -> &str {
         &self.run
+    }
+
+    /// What somebody does in the run, with the lease of this executor.
+    pub(super) fn errand(&self) -> Errand {
+        self.errand.clone()
     }
 
     /// A call of the executor itself.
@@ -174,8 +183,17 @@ impl Executor {
         self.tool("mark_task_status", json!({ "taskId": task, "status": status })).await.map(|_| ())
     }
 
-    /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled.
+    /// Executes until all is merged, nothing can go on, somebody must decide, or it is cancelled. [`Error::RunHeld`]: the
+    /// run is planned or executed elsewhere. [`Error::LeaseLost`]: another executor has taken it over meanwhile.
     pub async fn run(&self, cancel: &CancellationToken) -> Result<Summary> {
+        self.errand.artifacts.claim().await?;
+        let summary = self.run_claimed(cancel).await;
+        let released = self.errand.artifacts.release().await;
+        let summary = summary?;
+        released.map(|()| summary)
+    }
+
+    async fn run_claimed(&self, cancel: &CancellationToken) -> Result<Summary> {
         let (orders, mut ordered) = mpsc::unbounded_channel::<Worker<'_>>();
         let (tells, told) = mpsc::unbounded_channel();
         // The agents work on while this one merges, asks the captain, or waits for git.
@@ -247,7 +265,10 @@ impl Executor {
                     self.concluded(&room, &task, ended, cancel, &mut not_before).await?;
                     working.remove(&task);
                 }
-                _ = tick.tick() => self.retry(&room, &not_before).await?,
+                _ = tick.tick() => {
+                    self.errand.artifacts.renew().await?;
+                    self.retry(&room, &not_before).await?;
+                }
             }
         };
         self.conclude(&room, waiting, began, cancel.is_cancelled()).await

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     desk::Desk,
-    executor::{Executor, integration},
+    executor::Executor,
     prompts, review,
     working::{Worked, Worker},
 };
@@ -135,7 +135,7 @@ impl Executor {
         // An executor that is gone may have made it; nobody has worked on it to an end.
         git.must(&["update-ref", &format!("refs/heads/{branch}"), &what.base]).await?;
         let desk = Desk::make(&git, self.home.desk(&self.run, id, 1), &branch).await?;
-        let mut errand = self.home.errand(&self.run, &integration(&self.run));
+        let mut errand = self.errand();
         (errand.task, errand.branch) = (Some(id.to_owned()), Some(branch.clone()));
         let agent_id = format!("{}-{id}-1", self.run);
         let (mut agent, supervisor) = self.agent(AgentType::Throwaway, &agent_id, &desk, errand).await?;

@@ -3,21 +3,29 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use helve_contract::{Access, Errand, PathRules, Reading, Root, Workspace, events::EventRecord};
+use helve_contract::{
+    Errand,
+    events::EventRecord,
+    ports::{Artifacts, RunArtifacts},
+};
 use helve_engine::FileEvents;
+use helve_store::FileArtifacts;
 
 /// The folder of all runs in a repository.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Home {
     repo: PathBuf,
+    artifacts: FileArtifacts,
 }
 
 impl Home {
     /// The folder of a repository's runs; it is made if it is not there.
     pub fn of(repo: &Path) -> io::Result<Self> {
-        let home = Self { repo: fs::canonicalize(repo)? };
+        let repo = fs::canonicalize(repo)?;
+        let home = Self { artifacts: FileArtifacts::at(&repo.join(".forge")), repo };
         for folder in ["artifacts", "runs", "worktrees"] {
             fs::create_dir_all(home.dir().join(folder))?;
         }
@@ -38,9 +46,9 @@ impl Home {
         self.repo.join(".forge")
     }
 
-    /// Where the artifacts of all runs are.
-    pub fn artifacts(&self) -> PathBuf {
-        self.dir().join("artifacts")
+    /// The artifacts of all runs.
+    pub fn artifacts(&self) -> Arc<dyn Artifacts> {
+        Arc::new(self.artifacts.clone())
     }
 
     /// The record of a run.
@@ -76,15 +84,12 @@ impl Home {
         }
     }
 
-    /// The runs that there are, by name.
+    /// The runs that there are, by name. None where they cannot be read.
     pub fn runs(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.artifacts()).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.filter_map(|it| it.file_name().into_string().ok()).collect();
-        names.sort();
-        names
+        self.artifacts.runs_now().unwrap_or_default()
     }
 
-    /// What somebody does in a run.
+    /// What somebody does in a run. It begins without the lease of the run.
     pub fn errand(&self, run: &str, base: &str) -> Errand {
         Errand {
             run: run.to_owned(),
@@ -92,13 +97,7 @@ impl Home {
             attempt: 1,
             branch: None,
             base: base.to_owned(),
-            artifacts: Workspace::new([Root::writable(self.artifacts())], PathRules::default(), Reading::Relative),
+            artifacts: RunArtifacts::new(self.artifacts(), run),
         }
-    }
-
-    /// Whether a path is in the artifacts: a check for those who show them.
-    pub fn holds(&self, run: &str, inside: &str) -> bool {
-        let errand = self.errand(run, "");
-        errand.artifacts.at(&self.artifacts(), format!("{run}/{inside}"), Access::Read).is_ok()
     }
 }

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use super::{
     desk::Desk,
-    executor::{Executor, integration, is_exhausted},
+    executor::{Executor, is_exhausted},
     heard::{Calls, Heard},
     prompts, review,
 };
@@ -86,7 +86,7 @@ impl Executor {
         if node.kind == NodeKind::Refinery {
             self.tell(RefineryStarted { task_id: task.to_owned(), dependency_count: node.dependencies.len() as u64 });
         }
-        let mut errand = self.home.errand(&self.run, &integration(&self.run));
+        let mut errand = self.errand();
         (errand.task, errand.attempt, errand.branch) = (Some(task.to_owned()), attempt, Some(branch.clone()));
         let (mut agent, supervisor) = self.agent(node.agent_type, &id, &desk, errand).await?;
         agent.handle = Handle::under(&cancel);

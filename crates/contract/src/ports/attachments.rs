@@ -1,5 +1,8 @@
 //! Files that a user sends with a message, and how many and how large they may be.
 
+use serde::{Deserialize, Serialize};
+
+use super::{BlobId, Blobs};
 use crate::{Error, Media, Result, sniff_mime};
 
 /// Characters of a name that are kept.
@@ -33,6 +36,35 @@ impl Attachment {
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{} ({}, {} bytes)", self.name, self.media.mime, self.media.bytes.len())
+    }
+}
+
+/// A file of a message whose content is a blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredAttachment {
+    /// Its name, without folders and control characters.
+    pub name: String,
+    /// Its type.
+    pub mime: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its content.
+    pub blob: BlobId,
+}
+
+impl StoredAttachment {
+    /// The small record of a session that lists the files of its current turn.
+    pub const SLATE: &'static str = "attachments";
+
+    /// Stores the content of files. None of them is in memory twice.
+    pub async fn store(blobs: &dyn Blobs, files: Vec<Attachment>) -> Result<Vec<Self>> {
+        let mut stored = Vec::with_capacity(files.len());
+        for Attachment { name, media } in files {
+            let size = media.bytes.len() as u64;
+            let blob = blobs.put(media.bytes).await?;
+            stored.push(Self { name, mime: media.mime, size, blob });
+        }
+        Ok(stored)
     }
 }
 

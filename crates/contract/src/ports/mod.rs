@@ -1,7 +1,9 @@
 //! Everything a tool reaches outside of itself: one trait a port, several makers each.
 
 mod agents;
+mod artifacts;
 mod attachments;
+mod blobs;
 mod channel_settings;
 mod channels;
 mod clock;
@@ -24,7 +26,12 @@ mod web;
 pub use agents::{
     Activity, AgentKind, AgentReport, AgentState, Agents, Delivery, NoAgents, Order as AgentOrder, OwnAgent, TimeLimit,
 };
-pub use attachments::{Attachment, AttachmentLimits};
+pub use artifacts::{
+    Artifact, ArtifactVersion, Artifacts, ExpectedVersion, MAX_ARTIFACT, RUN_LEASE, RunArtifacts, check_artifact_path,
+    check_artifact_write, check_run_name,
+};
+pub use attachments::{Attachment, AttachmentLimits, StoredAttachment};
+pub use blobs::{BlobId, BlobStream, Blobs, InvalidBlobId, MAX_BLOB, NoBlobs};
 pub use channel_settings::{
     ChannelKind, ChannelSettings, LogChannel, MailChannel, MailTls, SignalChannel, WebhookChannel,
 };

@@ -11,15 +11,15 @@ use helve_contract::{
     Call, Errand, PathRules, Ports, Reading, Reply, Root, Session, Workspace,
     jiff::Timestamp,
     ports::{
-        Attachment, Claim, ClaimedRun, Clock, Finish, Message, Overlap, Part, RunStatus, SESSION_LEASE, ScheduleRun,
-        Schedules, SessionRecord, Sessions, Speaker, Spent,
+        Attachment, Claim, ClaimedRun, Clock, Finish, Message, Overlap, Part, RunArtifacts, RunStatus, SESSION_LEASE,
+        ScheduleRun, Schedules, SessionRecord, Sessions, Speaker, Spent,
     },
     serde_json::json,
 };
 use helve_dialects::by_name;
 use helve_engine::{Engine, Gate, Mode, Spill, protected};
 use helve_hosts::{Local, Runner, memory::Memory};
-use helve_store::Sqlite;
+use helve_store::{FileArtifacts, Sqlite};
 
 use helve_web::channels::{Attachments, Outlets, Settings, Stdout};
 
@@ -29,6 +29,8 @@ use crate::{bare::Bare, shelf::Shelf};
 pub(crate) struct Desk {
     folder: tempfile::TempDir,
     store: Sqlite,
+    /// The artifacts of the pages' run, which every role shares.
+    artifacts: RunArtifacts,
     session: Vec<(String, Arc<Session>)>,
     /// Random ids in the order in which they came; pages write them as `<id-1>`, `<id-2>` …
     ids: Vec<String>,
@@ -59,7 +61,8 @@ impl Desk {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let store = Sqlite::at(folder.path().join("state/store.db")).with_clock(Arc::new(Noon));
-        Self { folder, store, session: Vec::new(), ids: Vec::new() }
+        let artifacts = RunArtifacts::new(Arc::new(FileArtifacts::at(folder.path())), "run-1");
+        Self { folder, store, artifacts, session: Vec::new(), ids: Vec::new() }
     }
 
     /// The workspace's folder.
@@ -106,7 +109,7 @@ impl Desk {
         session.scheduling.is_driven = true;
         session.draft = Some(Arc::new(Memory::new().session("draft")));
         session.role = role.map(str::to_owned);
-        session.errand = (dialect == "forge").then(|| errand(&top, role));
+        session.errand = (dialect == "forge").then(|| errand(&self.artifacts, role));
         let session = Arc::new(session);
         self.session.push((named.to_owned(), session.clone()));
         session
@@ -181,6 +184,9 @@ impl Desk {
     }
 
     pub(crate) async fn call(&mut self, dialect: &str, tool: &str, args: &str) -> Reply {
+        if self.artifacts.lease().is_none() {
+            self.artifacts.claim().await.unwrap();
+        }
         let session = self.session(dialect);
         let spill = Spill::new(self.folder.path().join("spill"), Duration::from_secs(3600));
         let (dialect, role) = with_role(dialect);
@@ -261,7 +267,7 @@ fn with_role(named: &str) -> (&str, Option<&str>) {
 }
 
 /// The run of the pages: whoever is neither captain nor executor works on its first task.
-fn errand(top: &Path, role: Option<&str>) -> Errand {
+fn errand(artifacts: &RunArtifacts, role: Option<&str>) -> Errand {
     let task = (!matches!(role, Some("captain" | "executor"))).then(|| "task-001".to_owned());
     Errand {
         run: "run-1".into(),
@@ -269,7 +275,7 @@ fn errand(top: &Path, role: Option<&str>) -> Errand {
         task,
         attempt: 1,
         base: "main".into(),
-        artifacts: Workspace::new([Root::writable(top.join("artifacts"))], PathRules::default(), Reading::Relative),
+        artifacts: artifacts.clone(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Stories about stores: what every one does, and what becomes of a file when things go wrong.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod artifacts;
+mod blobs;
 mod crash;
 mod job_workers;
 mod jobs;

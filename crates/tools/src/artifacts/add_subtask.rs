@@ -1,7 +1,7 @@
 //! `add_subtask`: one more item on the agent's own list.
 
 use helve_contract::{
-    Call, Effects, Error, FileFault, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -52,10 +52,11 @@ impl Subtask {
     /// Says how a subtask stands, and who works on it: what becomes of it when an agent is started for it, and ends.
     pub async fn assign(room: &Room<'_>, task: &str, id: &str, status: &str, agent: Option<&str>) -> Result<()> {
         let place = format!("{}/{}.md", Self::folder(task), room::name("subtask", id)?);
-        let mut document: Document<Self> = Document::parse(&room.text(&place).await?, "subtask")?;
+        let (text, version) = room.versioned_text(&place).await?;
+        let mut document: Document<Self> = Document::parse(&text, "subtask")?;
         status.clone_into(&mut document.front.status);
         document.front.assigned_agent = agent.map(str::to_owned);
-        room.keep(&place, document.text()?.as_bytes(), Expect::Anything).await?;
+        room.keep(&place, document.text()?.as_bytes(), version).await?;
         Ok(())
     }
 }
@@ -90,9 +91,12 @@ impl Tool for AddSubtask {
                 assigned_agent: None,
             };
             let text = Document { front, body: format!("## Description\n\n{}", self.description.trim()) }.text()?;
-            match room.keep(&format!("{}/{id}.md", Subtask::folder(task)), text.as_bytes(), Expect::Absent).await {
+            match room
+                .keep(&format!("{}/{id}.md", Subtask::folder(task)), text.as_bytes(), ExpectedVersion::Absent)
+                .await
+            {
                 Ok(_) => return Ok(json!({ "subtaskId": id })),
-                Err(Error::File { fault: FileFault::Exists, .. }) => {}
+                Err(Error::VersionConflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -1,6 +1,6 @@
 //! A change request: the plan needs something that it has not.
 
-use helve_contract::{Error, Result, jiff::Timestamp, ports::Expect};
+use helve_contract::{Error, Result, jiff::Timestamp, ports::ExpectedVersion};
 use serde::{Deserialize, Serialize};
 
 use super::{front::Document, room::Room};
@@ -80,19 +80,21 @@ impl ChangeRequest {
         for number in last + 1..last + 100 {
             request.front.id = format!("cr-{number:03}");
             let place = Self::place(&request.front.id);
-            match room.keep(&place, request.text()?.as_bytes(), Expect::Absent).await {
+            match room.keep(&place, request.text()?.as_bytes(), ExpectedVersion::Absent).await {
                 Ok(_) => return Ok(request.front.id),
-                Err(Error::File { fault: helve_contract::FileFault::Exists, .. }) => {}
+                Err(Error::VersionConflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         Err(Error::failed("no number is free for the change request; try again"))
     }
 
-    /// Moves a request on. The same state again changes nothing.
+    /// Moves a request on. The same state again changes nothing. Where another process decides at the same moment, the
+    /// first decision holds.
     pub async fn go(room: &Room<'_>, id: &str, to: RequestStatus) -> Result<()> {
         let place = Self::place(id);
-        let mut document: Document<Self> = Document::parse(&room.text(&place).await?, "change request")?;
+        let (text, version) = room.versioned_text(&place).await?;
+        let mut document: Document<Self> = Document::parse(&text, "change request")?;
         let from = document.front.status;
         if from == to {
             return Ok(());
@@ -101,7 +103,7 @@ impl ChangeRequest {
             return Err(Error::failed(format!("the change request {id} is {from:?} and cannot become {to:?}")));
         }
         document.front.status = to;
-        room.keep(&place, document.text()?.as_bytes(), Expect::Anything).await?;
+        room.keep(&place, document.text()?.as_bytes(), version).await?;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `create_spec`: a document that the plan rests on.
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl Tool for CreateSpec {
             )));
         }
         room.still_planning().await?;
-        let path = room.keep(&format!("specs/{name}"), self.content.as_bytes(), Expect::Anything).await?;
+        let path = room.keep(&format!("specs/{name}"), self.content.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

@@ -1,7 +1,7 @@
 //! `create_task`: one task of the plan, as a document.
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Tool for CreateTask {
             )));
         }
         room.still_planning().await?;
-        let path = room.keep(&format!("tasks/{id}.md"), self.content.as_bytes(), Expect::Anything).await?;
+        let path = room.keep(&format!("tasks/{id}.md"), self.content.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

@@ -1,7 +1,7 @@
 //! `emit_walkthrough`: what the agent did, told before it ends.
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ impl Tool for EmitWalkthrough {
             followups: told.followups,
         };
         let text = Document { front, body: body.join("\n\n") }.text()?;
-        let path = room.keep(&Walkthrough::place(task, errand.attempt), text.as_bytes(), Expect::Anything).await?;
+        let path = room.keep(&Walkthrough::place(task, errand.attempt), text.as_bytes(), ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

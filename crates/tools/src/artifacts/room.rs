@@ -1,10 +1,12 @@
-//! The folder of a run: `artifacts/<run>/…`. Every change is one atomic write; readers never see half a file.
+//! The artifacts of a run: `artifacts/<run>/…`. Every write compares versions; readers never see half an artifact.
+
+use std::collections::BTreeSet;
 
 use helve_contract::{
-    Access, Call, Errand, Error, FileFault, Result, SafePath,
+    Call, Errand, Error, Result,
     events::ForgeRunStatus,
     jiff::Timestamp,
-    ports::{Expect, Kind, Span},
+    ports::{Artifact, ExpectedVersion},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -13,8 +15,6 @@ use super::{
     status::DagStatus,
 };
 
-/// The largest artifact that is read.
-const LARGEST: u64 = 16 << 20;
 /// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 50;
 
@@ -49,40 +49,31 @@ impl<'a> Room<'a> {
         format!("artifacts/{}/{inside}", self.errand.run)
     }
 
-    fn path(&self, inside: &str, access: Access) -> Result<SafePath> {
-        let root = self.errand.artifacts.roots().first();
-        let root = root.ok_or_else(|| Error::failed("this run has no folder for its artifacts"))?;
-        self.errand.artifacts.at(&root.dir, format!("{}/{inside}", self.errand.run), access)
+    /// An artifact with its version; none if it is not there.
+    pub async fn artifact(&self, inside: &str) -> Result<Option<Artifact>> {
+        self.errand.artifacts.read(inside).await
     }
 
     /// The bytes of an artifact; none if it is not there.
     pub async fn bytes(&self, inside: &str) -> Result<Option<Vec<u8>>> {
-        let path = self.path(inside, Access::Read)?;
-        match self.call.host().read(&path, Span::first(LARGEST)).await {
-            Ok(chunk) if chunk.size > LARGEST => {
-                Err(Error::file(self.shown(inside), FileFault::TooLarge { bytes: chunk.size, limit: LARGEST }))
-            }
-            Ok(chunk) => Ok(Some(chunk.bytes)),
-            Err(Error::File { fault: FileFault::Missing { .. }, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(self.artifact(inside).await?.map(|it| it.body))
     }
 
     /// The text of an artifact; an error that says what there is if it is not there.
     pub async fn text(&self, inside: &str) -> Result<String> {
-        match self.bytes(inside).await? {
-            Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            None => {
-                let folder = inside.rsplit_once('/').map_or("", |(folder, _)| folder);
-                let near = self.names(folder).await?;
-                let near = if near.is_empty() {
-                    "nothing is there yet".into()
-                } else {
-                    format!("there are {}", near.join(", "))
-                };
-                Err(Error::failed(format!("{} does not exist; {near}", self.shown(inside))))
-            }
+        self.versioned_text(inside).await.map(|(text, _)| text)
+    }
+
+    /// The same, with the version that a write must expect to replace it.
+    pub async fn versioned_text(&self, inside: &str) -> Result<(String, ExpectedVersion)> {
+        if let Some(Artifact { body, version }) = self.artifact(inside).await? {
+            return Ok((String::from_utf8_lossy(&body).into_owned(), ExpectedVersion::Is(version)));
         }
+        let folder = inside.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let near = self.names(folder).await?;
+        let near =
+            if near.is_empty() { "nothing is there yet".into() } else { format!("there are {}", near.join(", ")) };
+        Err(Error::failed(format!("{} does not exist; {near}", self.shown(inside))))
     }
 
     /// A record; none if it is not there.
@@ -94,36 +85,43 @@ impl<'a> Room<'a> {
 
     /// Names in a folder, sorted; empty if it is not there.
     pub async fn names(&self, inside: &str) -> Result<Vec<String>> {
-        let path = self.path(inside, Access::Read)?;
-        match self.call.host().list(&path).await {
-            Ok(items) => Ok(items.into_iter().map(|item| item.name).collect()),
-            Err(Error::File { fault: FileFault::Missing { .. } | FileFault::NotFolder, .. }) => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let paths = self.beneath(inside).await?;
+        let names: BTreeSet<_> = paths.iter().filter_map(|path| path.split('/').next()).collect();
+        Ok(names.into_iter().map(str::to_owned).collect())
     }
 
     /// Names of the folders in a folder, sorted.
     pub async fn folders(&self, inside: &str) -> Result<Vec<String>> {
-        let path = self.path(inside, Access::Read)?;
-        match self.call.host().list(&path).await {
-            Ok(items) => Ok(items.into_iter().filter(|item| item.kind == Kind::Folder).map(|item| item.name).collect()),
-            Err(Error::File { fault: FileFault::Missing { .. } | FileFault::NotFolder, .. }) => Ok(Vec::new()),
-            Err(error) => Err(error),
+        let paths = self.beneath(inside).await?;
+        let names: BTreeSet<_> = paths.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Paths beneath a folder, from that folder on.
+    async fn beneath(&self, folder: &str) -> Result<Vec<String>> {
+        let paths = self.errand.artifacts.list(folder).await?;
+        if folder.is_empty() {
+            return Ok(paths);
         }
+        Ok(paths.iter().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/')).map(str::to_owned).collect())
     }
 
     /// Keeps an artifact. Answers its path as agents know it.
-    pub async fn keep(&self, inside: &str, bytes: &[u8], expect: Expect) -> Result<String> {
-        let path = self.path(inside, Access::Write)?;
-        self.call.host().write(&path, bytes, expect).await?;
+    pub async fn keep(&self, inside: &str, bytes: &[u8], expected: ExpectedVersion) -> Result<String> {
+        self.errand.artifacts.write(inside, bytes, &expected).await?;
         Ok(self.shown(inside))
     }
 
     /// Keeps a record, indented, with a newline at its end.
-    pub async fn keep_record<T: Serialize>(&self, inside: &str, record: &T, expect: Expect) -> Result<String> {
+    pub async fn keep_record<T: Serialize>(
+        &self,
+        inside: &str,
+        record: &T,
+        expected: ExpectedVersion,
+    ) -> Result<String> {
         let mut text = serde_json::to_vec_pretty(record).map_err(|error| Error::Internal(error.into()))?;
         text.push(b'\n');
-        self.keep(inside, &text, expect).await
+        self.keep(inside, &text, expected).await
     }
 
     /// Changes a record that others change too: reads it, changes it, writes it if it is still the same, and begins
@@ -139,23 +137,22 @@ impl<'a> Room<'a> {
     {
         for _ in 0..TRIES {
             self.call.still_wanted()?;
-            let old = self.bytes(inside).await?;
-            let (mut record, expect) = match &old {
-                Some(bytes) => {
-                    let record: T = serde_json::from_slice(bytes)
+            let (mut record, expected) = match self.artifact(inside).await? {
+                Some(Artifact { body, version }) => {
+                    let record: T = serde_json::from_slice(&body)
                         .map_err(|error| Error::failed(format!("{} is damaged: {error}", self.shown(inside))))?;
-                    (record, Expect::bytes(bytes))
+                    (record, ExpectedVersion::Is(version))
                 }
-                None => (first()?, Expect::Absent),
+                None => (first()?, ExpectedVersion::Absent),
             };
-            let before = old.is_some().then(|| record.clone());
+            let before = (expected != ExpectedVersion::Absent).then(|| record.clone());
             let answer = change(&mut record)?;
             if before.as_ref() == Some(&record) {
                 return Ok(answer);
             }
-            match self.keep_record(inside, &record, expect).await {
+            match self.keep_record(inside, &record, expected).await {
                 Ok(_) => return Ok(answer),
-                Err(Error::File { fault: FileFault::Changed | FileFault::Exists, .. }) => {}
+                Err(Error::VersionConflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }

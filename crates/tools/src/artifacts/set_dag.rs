@@ -1,7 +1,7 @@
 //! `set_dag`: the whole graph of tasks.
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Result, Tool, ports::Expect, schemars, schemars::JsonSchema,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ports::ExpectedVersion, schemars, schemars::JsonSchema,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -45,7 +45,7 @@ impl Tool for SetDag {
             return Err(refused(&issues));
         }
         room.still_planning().await?;
-        let path = room.keep_record("dag.json", &dag, Expect::Anything).await?;
+        let path = room.keep_record("dag.json", &dag, ExpectedVersion::Any).await?;
         Ok(json!({ "path": path }))
     }
 }

@@ -47,7 +47,7 @@ impl Tool for AttachmentSave {
 
     async fn run(self, call: &Call) -> Result<Saved> {
         let path = call.writable(&self.path)?;
-        let Some(file) = call.channels().attachment(call, self.index).await? else {
+        let Some(file) = call.attachment(self.index).await? else {
             return Err(self.missing(call).await?);
         };
         let size = file.bytes.len() as u64;
@@ -71,11 +71,7 @@ impl Tool for AttachmentSave {
 impl AttachmentSave {
     /// Says how many there are.
     async fn missing(&self, call: &Call) -> Result<Error> {
-        let mut count = 0;
-        while count < 64 && call.channels().attachment(call, count).await?.is_some() {
-            count += 1;
-        }
-        Ok(Error::failed(match count {
+        Ok(Error::failed(match call.count_attachments().await? {
             0 => "the user sent no files with this turn; ask for the file".to_owned(),
             1 => format!("there is no attachment {}; the user sent one, number 0", self.index),
             count => {

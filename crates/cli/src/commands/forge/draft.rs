@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use helve_contract::{Access, PathRules, Reading, Root, Workspace, ports::Expect};
+use helve_contract::{
+    Access, PathRules, Reading, Root, Workspace,
+    ports::{Expect, ExpectedVersion, MAX_ARTIFACT},
+};
 use helve_hosts::{
     Local,
     memory::{HOME, Memory},
@@ -22,7 +25,7 @@ use crate::{
 /// Where it is kept among the artifacts of its run.
 const PLACE: &str = "draft";
 /// The largest one that is kept: what is larger could not be read back as an artifact.
-const LARGEST: usize = 16 << 20;
+const LARGEST: usize = MAX_ARTIFACT as usize;
 
 /// Puts back what an earlier captain of the run had drafted.
 pub(super) async fn load(room: &Room<'_>, memory: &Memory) -> Result<(), Fault> {
@@ -44,7 +47,7 @@ pub(super) async fn save(room: &Room<'_>, memory: &Memory, before: &mut Vec<u8>)
             "the draft has {size} MiB and is not kept: {most} MiB is the most; remove files that the plan does not need"
         )));
     }
-    room.keep(PLACE, &bytes, Expect::Anything).await?;
+    room.keep(PLACE, &bytes, ExpectedVersion::Any).await?;
     *before = bytes;
     Ok(())
 }

@@ -11,7 +11,7 @@ use helve_agent::{
     forge::{Diary, Home},
     prompt,
 };
-use helve_contract::{Session, ports::Expect};
+use helve_contract::{Errand, Session, ports::ExpectedVersion};
 use helve_hosts::memory::Memory;
 use helve_tools::artifacts::{Phase, Room, RunState, RunStatus, name};
 
@@ -69,9 +69,11 @@ impl Args {
         runtime.block_on(async {
             bench.find_model(None).await?;
             let visitor = visitor(&home, &run);
-            let room = Room::of(&visitor)?;
+            let (room, errand) = (Room::of(&visitor)?, visitor.errand()?);
+            // Two captains of one run would overwrite each other's plan.
+            errand.artifacts.claim().await?;
             begin(&room, &home, &run).await?;
-            let captain = Captain::called(&bench, &home, &run).await?;
+            let captain = Captain::called(&bench, &home, errand).await?;
             draft::load(&room, &captain.memory).await?;
             let mut kept = Vec::new();
             let mut words = match self.prompt {
@@ -84,6 +86,7 @@ impl Args {
                 words = if io::stdin().is_terminal() { heard()? } else { None };
             }
             finish(&room, &home, &run).await?;
+            errand.artifacts.release().await?;
             setup::end_servers(bench.servers()).await;
             Ok::<_, Fault>(())
         })?;
@@ -109,14 +112,15 @@ struct Captain {
 }
 
 impl Captain {
-    async fn called(bench: &Arc<Bench>, home: &Home, run: &str) -> Result<Self, Fault> {
+    async fn called(bench: &Arc<Bench>, home: &Home, errand: &Errand) -> Result<Self, Fault> {
+        let run = errand.run.as_str();
         let need = Need {
             id: format!("{run}-captain"),
             dialect: Some("forge".into()),
             agent: Some("captain".into()),
             role: Some("captain".into()),
             workspace: Some(home.repo().to_owned()),
-            errand: Some(home.errand(run, "")),
+            errand: Some(errand.clone()),
             record: Some(home.events(run)?),
             ..Need::default()
         };
@@ -179,7 +183,7 @@ fn heard() -> Result<Option<String>, Fault> {
 async fn begin(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
     room.still_planning().await?;
     if room.state().await?.is_none() {
-        room.keep_record("run-state.json", &planned(home, run), Expect::Absent).await?;
+        room.keep_record("run-state.json", &planned(home, run), ExpectedVersion::Absent).await?;
     }
     Ok(())
 }

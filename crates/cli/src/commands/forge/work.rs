@@ -207,10 +207,12 @@ async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
     let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let run = dag.get("runId").and_then(|it| it.as_str()).map_or(named, str::to_owned);
     let call = visitor(home, helve_tools::artifacts::name("run", &run)?);
+    let room = Room::of(&call)?;
     // An import that was cut off is done again; its last step is the graph.
-    if home.artifacts().join(&run).join("dag.json").exists() {
+    if room.bytes("dag.json").await?.is_some() {
         return Ok(run);
     }
+    call.errand()?.artifacts.claim().await?;
     let diary = Diary::open(home, &run)?;
     for (kind, path) in documents(folder)? {
         let content = fs::read_to_string(&path)?;
@@ -227,7 +229,8 @@ async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
     }
     let kept = SetDag { dag }.run(&call).await?;
     diary.written(kept["path"].as_str().unwrap_or_default(), ArtifactKind::Dag);
-    super::plan::finalized(&Room::of(&call)?, home, &run).await?;
+    super::plan::finalized(&room, home, &run).await?;
+    call.errand()?.artifacts.release().await?;
     Ok(run)
 }
 
