@@ -13,10 +13,10 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use helve_contract::{
-    Error, Result, async_trait,
-    ports::{BlobId, BlobStream, Blobs},
+    Call, Error, PathRules, Ports, Reading, Result, Session, Workspace, async_trait,
+    ports::{Attachment, BlobId, BlobStream, Blobs, NoHost, StoredAttachment},
 };
-use helve_store::FileBlobs;
+use helve_store::{FileBlobs, Sqlite};
 use proptest::{prelude::*, strategy::ValueTree as _};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -455,4 +455,49 @@ async fn acknowledged_blobs_survive_a_kill() {
     place.blobs().remove_unreferenced(&HashSet::new(), DAY).await.unwrap();
     let left = place.names();
     assert!(left.iter().all(|name| name.parse::<BlobId>().is_ok()), "files of killed writers are gone: {left:?}");
+}
+
+/// A session as one process has it.
+fn session(place: &Folder) -> Call {
+    let ports = Ports {
+        store: Arc::new(Sqlite::at(place.0.path().join("helve.db"))),
+        blobs: Arc::new(FileBlobs::at(&place.top())),
+        ..Ports::new(Arc::new(NoHost))
+    };
+    let nowhere = Workspace::new([], PathRules::default(), Reading::Absolute);
+    Call::new("call-1", Arc::new(Session::new("s", nowhere, ports)))
+}
+
+async fn begin_turn(call: &Call, files: Vec<Attachment>) {
+    let stored = StoredAttachment::store(call.blobs(), files).await.unwrap();
+    let held = call.session.hold().await.unwrap();
+    call.session.list_attachments(&held, &stored).await.unwrap();
+    call.session.release(held).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_continues_a_turn_has_its_files() {
+    let place = Folder::default();
+    let files = [("a.txt", b"one".to_vec()), ("b.bin", vec![0xff; 100_000])];
+    let call = session(&place);
+    assert!(call.session.stores_attachments());
+    begin_turn(&call, files.iter().map(|(name, bytes)| Attachment::new(name, bytes.clone())).collect()).await;
+    drop(call);
+
+    let other = session(&place);
+    assert_eq!(other.count_attachments().await.unwrap(), 2);
+    for (index, (_, bytes)) in files.iter().enumerate() {
+        assert_eq!(&other.attachment(index).await.unwrap().unwrap().bytes, bytes);
+    }
+    assert_eq!(other.attachment(0).await.unwrap().unwrap().mime, "text/plain");
+    assert!(other.attachment(2).await.unwrap().is_none());
+
+    // Content that expired is an error that says what to do, and not a missing file.
+    other.blobs().remove_unreferenced(&HashSet::from([BlobId::of(b"one")]), Duration::ZERO).await.unwrap();
+    assert!(other.attachment(0).await.unwrap().is_some());
+    let told = other.attachment(1).await.unwrap_err().to_string();
+    assert!(told.contains("b.bin is no longer stored. Ask the user to send it again"), "{told}");
+
+    begin_turn(&session(&place), Vec::new()).await;
+    assert!(session(&place).attachment(0).await.unwrap().is_none());
 }
