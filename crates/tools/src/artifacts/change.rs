@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{front::Document, room::Room};
 
+/// How often a decision is tried again when the request changed meanwhile.
+const MAX_RETRIES: usize = 10;
+
 /// What a change request's front matter says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeRequest {
@@ -90,20 +93,25 @@ impl ChangeRequest {
     }
 
     /// Moves a request on. The same state again changes nothing. Where another process decides at the same moment, the
-    /// first decision holds.
+    /// first decision holds, and this one must fit it.
     pub async fn go(room: &Room<'_>, id: &str, to: RequestStatus) -> Result<()> {
         let place = Self::place(id);
-        let (text, version) = room.versioned_text(&place).await?;
-        let mut document: Document<Self> = Document::parse(&text, "change request")?;
-        let from = document.front.status;
-        if from == to {
-            return Ok(());
+        for _ in 0..MAX_RETRIES {
+            let (text, version) = room.versioned_text(&place).await?;
+            let mut document: Document<Self> = Document::parse(&text, "change request")?;
+            let from = document.front.status;
+            if from == to {
+                return Ok(());
+            }
+            if !from.next().contains(&to) {
+                return Err(Error::failed(format!("the change request {id} is {from:?} and cannot become {to:?}")));
+            }
+            document.front.status = to;
+            match room.keep(&place, document.text()?.as_bytes(), version).await {
+                Err(Error::VersionConflict(_)) => {}
+                kept => return kept.map(drop),
+            }
         }
-        if !from.next().contains(&to) {
-            return Err(Error::failed(format!("the change request {id} is {from:?} and cannot become {to:?}")));
-        }
-        document.front.status = to;
-        room.keep(&place, document.text()?.as_bytes(), version).await?;
-        Ok(())
+        Err(Error::VersionConflict(room.shown(&place)))
     }
 }
