@@ -40,6 +40,7 @@ stories! { super::Place:
     what_the_owner_decided_meanwhile_stands
     passes_over_what_is_left_out
     removes_a_schedule_with_its_runs
+    another_tenant_finds_no_schedule_and_no_run
 }
 
 fn schedule(id: &str) -> Schedule {
@@ -379,4 +380,27 @@ async fn removes_a_schedule_with_its_runs<M: Maker>() {
     assert!(matches!(end(&*store, run).await, Err(Error::LeaseLost(_))));
     let left: HashSet<String> = store.runs("a", 9).await.unwrap().into_iter().map(|it| it.id).collect();
     assert!(left.is_empty());
+}
+
+async fn another_tenant_finds_no_schedule_and_no_run<M: Maker>() {
+    let place = M::default();
+    let (ours, theirs) = (place.store(), place.store_of("other"));
+    ours.add_schedule(&schedule("a")).await.unwrap();
+    place.clock().set(61);
+    assert_eq!(theirs.schedule("a").await.unwrap(), None);
+    assert_eq!(theirs.schedules(&WhichSchedules { most: 9, ..WhichSchedules::default() }).await.unwrap().1, 0);
+    assert!(theirs.due(9).await.unwrap().is_empty());
+    assert!(theirs.claim(&claim("a", 60, "r")).await.unwrap().is_none());
+    assert!(!theirs.pass_over("a", at(60), None, 1).await.unwrap());
+    let seen = ours.schedule("a").await.unwrap().unwrap();
+    assert!(!theirs.change_schedule(&seen, seen.updated).await.unwrap());
+    assert!(!theirs.remove_schedule("a").await.unwrap());
+    let run = take(&place, &claim("a", 60, "r")).await.unwrap();
+    assert_eq!((theirs.run("r").await.unwrap(), theirs.runs("a", 9).await.unwrap()), (None, Vec::new()));
+    assert!(matches!(theirs.hold(&run.lease, LENGTH).await, Err(Error::LeaseLost(_))));
+    // The lease has run out, and only its tenant takes the run over.
+    place.clock().set(1000);
+    assert!(theirs.take_over("you", LENGTH, 9).await.unwrap().is_empty());
+    assert!(theirs.begun_ahead(Duration::ZERO).await.unwrap().is_empty());
+    assert_eq!(ours.take_over("you", LENGTH, 9).await.unwrap().len(), 1);
 }

@@ -20,7 +20,7 @@ use crate::{
 /// Set for the process that is stopped: the store's file.
 const ORDER: &str = "HELVE_TEST_STOPPED";
 /// Short, so that the test need not wait long.
-const LENGTH: Duration = Duration::from_millis(500);
+const LENGTH: Duration = Duration::from_secs(1);
 
 /// Not a test of its own: this binary started again, as one who writes until its lease is lost.
 #[tokio::test]
@@ -62,12 +62,37 @@ impl Drop for Writer {
     }
 }
 
+/// How many processes are stopped; `HELVE_STOPS` sets it.
+fn stops() -> u64 {
+    std::env::var("HELVE_STOPS").ok().and_then(|it| it.parse().ok()).unwrap_or(3)
+}
+
+/// How many of them work at the same time, each with its own file.
+const AT_ONCE: u64 = 8;
+
 #[tokio::test]
 async fn a_process_that_was_stopped_beyond_its_lease_writes_nothing() {
+    let lanes = (0..AT_ONCE.min(stops())).map(|lane| {
+        let rounds = (lane..stops()).step_by(AT_ONCE as usize);
+        tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(stop_processes(rounds))
+        })
+    });
+    let mut done = 0;
+    for lane in lanes.collect::<Vec<_>>() {
+        done += lane.await.unwrap();
+    }
+    assert_eq!(done, stops());
+}
+
+/// Stops one process after the other beyond its lease. How many.
+async fn stop_processes(rounds: impl Iterator<Item = u64>) -> u64 {
     let place = Place::default();
     let store = Sqlite::at(place.path());
     begin(&store, &session("a")).await.unwrap();
-    for round in 0..3 {
+    let mut done = 0;
+    for round in rounds {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["stopped::writer", "--exact", "--nocapture"])
             .env(ORDER, place.path())
@@ -97,7 +122,9 @@ async fn a_process_that_was_stopped_beyond_its_lease_writes_nothing() {
         let record = store.conversation("a").await.unwrap().unwrap();
         assert_eq!(record.messages, taken.last, "round {round}");
         store.release_session(&lease).await.unwrap();
+        done += 1;
     }
+    done
 }
 
 #[tokio::test]

@@ -488,7 +488,34 @@ pub(crate) async fn tenants_see_nothing_of_each_other<M: Maker>() {
         helve_contract::ports::Recall { text: "shade".into(), user: Some("ann".into()), most: 5, ..Default::default() };
     assert!(theirs.recall(&question).await.unwrap().is_empty());
     assert_eq!(ours.recall(&question).await.unwrap().len(), 1);
+    assert_eq!(theirs.update_note("ann", &saved.id, &note).await.unwrap(), None);
+    assert!(!theirs.release_note("ann", &saved.id).await.unwrap());
+    let mark = helve_contract::ports::FileMark { path: "MEMORY.md".into(), mark: "1".into() };
+    ours.sync_files("ann", "/w", std::slice::from_ref(&mark)).await.unwrap();
+    ours.keep_file("ann", "/w", &mark, "The cat eats twice a day.").await.unwrap();
+    let cat = helve_contract::ports::Recall { text: "cat eats".into(), place: Some("/w".into()), ..question };
+    assert!(theirs.recall(&cat).await.unwrap().is_empty());
+    assert!(!ours.recall(&cat).await.unwrap().is_empty());
+    let unread = theirs.sync_files("ann", "/w", std::slice::from_ref(&mark)).await.unwrap();
+    assert_eq!(unread, ["MEMORY.md"], "the other tenant has not read the file");
+    // What is sent, counted and held under the same id stays with its tenant.
+    theirs.post("a", &InboxItem::text(Speaker::User, "for theirs")).await.unwrap();
+    assert_eq!(ours.take_inbox(&held).await.unwrap().messages, []);
+    assert_eq!(theirs.take_inbox(&other).await.unwrap().messages.len(), 1);
+    let spent = Spent { prompt_tokens: 7, ..Spent::default() };
+    let answer = Message { role: Speaker::Assistant, ..said("answer", 0) };
+    theirs.append(&other, &[answer], spent).await.unwrap();
+    assert!(ours.usage("a", 9).await.unwrap().iter().all(|it| it.spent == Spent::default()));
+    assert_eq!(ours.conversation("a").await.unwrap().unwrap().spent, Spent::default());
+    begin(ours, &session("only ours")).await.unwrap();
+    lease(ours, "only ours").await;
+    assert_eq!(theirs.session_holder("only ours").await.unwrap(), None);
+    let labelled = SessionRecord { label: Some("hook:build".into()), ..session("labelled") };
+    begin(ours, &labelled).await.unwrap();
+    let which = Which { label: Some("hook:build".into()), most: 9, ..Which::default() };
+    assert_eq!((ours.conversations(&which).await.unwrap().1, theirs.conversations(&which).await.unwrap().1), (1, 0));
     theirs.release_session(&other).await.unwrap();
+    assert!(!theirs.discard("labelled").await.unwrap());
     assert!(theirs.discard("a").await.unwrap());
     assert_eq!(words(&ours.messages("a", None, 9).await.unwrap()), ["1 ours"]);
 }
