@@ -10,4 +10,5 @@ mod endpoint;
 mod faults;
 mod leases;
 mod loops;
+mod opaque;
 mod room;
