@@ -22,8 +22,10 @@ pub trait Workshop: Send + Sync {
 /// What a conversation needs. What a child gets is never more than its parent has.
 #[derive(Clone, Default)]
 pub struct Need {
-    /// The conversation's id.
+    /// The conversation's id. What is no UUID names one conversation of the user in the workspace.
     pub id: String,
+    /// What people call it, where that is not the id.
+    pub label: Option<String>,
     /// The dialect; `None`: the configured one, or the parent's.
     pub dialect: Option<String>,
     /// Whose it is.

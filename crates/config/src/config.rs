@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use helve_contract::ids::DEFAULT_TENANT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -416,6 +417,10 @@ settings! {
     StoreConfig {
         /// The file that keeps sessions, notes and schedules. Without it, `helve.db` in the state directory.
         file: Option<ConfigPath> = None, Never;
+        /// The tenant whose sessions, notes and schedules are used. A tenant sees nothing of another one: neither rows of the
+        /// store nor saved output, temporary files and records.
+        #[schemars(extend("x-kind" = "tenant"))]
+        tenant: String = DEFAULT_TENANT.to_owned(), Never;
     }
 
     /// `[memory]`

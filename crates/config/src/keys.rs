@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use helve_contract::{USER_NAME_FORM, is_user_name, ports::ChannelSettings};
+use helve_contract::{TENANT_NAME_FORM, USER_NAME_FORM, is_user_name, ports::ChannelSettings};
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -30,6 +30,8 @@ pub enum Kind {
     Text,
     /// The name of a user.
     UserName,
+    /// The name of a tenant.
+    TenantName,
     /// Yes or no.
     Flag,
     /// A whole number in a range.
@@ -179,6 +181,7 @@ impl Kind {
             Some("server") => return Self::Servers,
             Some("channels") => return Self::Channels,
             Some("user") => return Self::UserName,
+            Some("tenant") => return Self::TenantName,
             _ => {}
         }
         let of_type = |name: &str| match schema.get("type") {
@@ -204,6 +207,7 @@ impl Kind {
         match self {
             Self::Text => "text".into(),
             Self::UserName => USER_NAME_FORM.into(),
+            Self::TenantName => TENANT_NAME_FORM.into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Number(least, most) => format!("a number from {least} to {most}"),
             Self::Amount => "a number such as 2.5".into(),
@@ -222,7 +226,7 @@ impl Kind {
     pub fn check(self, value: Value) -> Result<Value, String> {
         let fits = match (&value, self) {
             (Value::String(_), Self::Text | Self::Path) => true,
-            (Value::String(name), Self::UserName) => is_user_name(name),
+            (Value::String(name), Self::UserName | Self::TenantName) => is_user_name(name),
             (Value::Bool(_), Self::Flag) => true,
             (Value::Number(number), Self::Number(least, most)) => {
                 number.as_u64().is_some_and(|it| (least..=most).contains(&it))
@@ -268,7 +272,7 @@ impl Kind {
             Self::List | Self::Paths | Self::Programs | Self::Modules => {
                 json!(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>())
             }
-            Self::Text | Self::UserName | Self::Choice(_) | Self::Path => json!(text),
+            Self::Text | Self::UserName | Self::TenantName | Self::Choice(_) | Self::Path => json!(text),
         };
         self.check(value)
     }
@@ -354,6 +358,14 @@ fn short(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_changelog_lists_every_second_name_of_a_setting() {
+        let changelog = include_str!("../../../CHANGELOG.md");
+        for (alias, real) in ALIASES {
+            assert!(changelog.contains(&format!("`{alias}` is `{real}`")), "{alias}");
+        }
+    }
 
     #[test]
     fn the_table_holds_together() {

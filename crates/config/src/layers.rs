@@ -490,7 +490,7 @@ mod tests {
     /// Values that the key table accepts for this kind.
     fn samples(kind: Kind) -> Vec<Value> {
         match kind {
-            Kind::Text | Kind::UserName => vec![json!("x")],
+            Kind::Text | Kind::UserName | Kind::TenantName => vec![json!("x")],
             Kind::Flag => vec![json!(true), json!(false)],
             Kind::Number(least, most) => vec![json!(least), json!(most)],
             Kind::Amount => vec![json!(0), json!(2), json!(1.5)],

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use helve_contract::ids::DEFAULT_TENANT;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -22,6 +23,15 @@ pub fn usual() -> Option<PathBuf> {
 /// Where the state folder is, by the settings.
 pub fn place(settings: &Settings) -> Option<PathBuf> {
     settings.config.state_dir.as_deref().map(Path::to_path_buf).or_else(usual)
+}
+
+/// Where the tenant keeps what belongs to its sessions: saved output, temporary files, undo data, records and the vault.
+/// The default tenant uses the state folder itself, every other one a folder inside it.
+pub fn tenant_dir(settings: &Settings, state: &Path) -> PathBuf {
+    match settings.config.store.tenant.as_str() {
+        DEFAULT_TENANT => state.to_owned(),
+        tenant => state.join("tenants").join(tenant),
+    }
 }
 
 /// Makes the state folder. Where that is impossible, a private one for the time being, and a line that says so.

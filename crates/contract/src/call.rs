@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Access, CancellationToken, Error, Limit, Media, Port, PortSet, Result, SafePath, Taint, Workspace,
+    Access, CancellationToken, Error, Limit, Media, Port, PortSet, Result, SafePath, Taint, Workspace, ids,
     ports::{
         Agents, Blobs, Channels, Clock, Documents, HeldLease, Host, Leases, NoAgents, NoBlobs, NoChannels, NoDocuments,
         NoStore, NoTasks, NoWeb, Nobody, RunArtifacts, Scheduling, Store, StoredAttachment, Tasks, User, WallClock,
@@ -84,8 +84,10 @@ impl Ports {
 /// What an agent does in a planned run: which task, which attempt, on which branch.
 #[derive(Clone)]
 pub struct Errand {
-    /// The run.
+    /// The id of the run.
     pub run: String,
+    /// The name of the run for people, such as `plan-1`. It names one run of a repository.
+    pub label: String,
     /// The task; the captain and the executor have none.
     pub task: Option<String>,
     /// Which attempt at it, from 1.
@@ -283,8 +285,10 @@ pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 /// One call. Cheap to clone.
 #[derive(Clone)]
 pub struct Call {
-    /// The call's id, as the model gave it.
+    /// The call's id, as the model or client gave it. Others may have the same one.
     pub id: String,
+    /// The identity of the call in records: a UUID, the same in every clone.
+    pub uuid: String,
     /// The conversation it belongs to.
     pub session: Arc<Session>,
     /// Set when the caller gives up.
@@ -318,6 +322,7 @@ impl Call {
     pub fn new(id: impl Into<String>, session: Arc<Session>) -> Self {
         Self {
             id: id.into(),
+            uuid: ids::new_id(),
             session,
             cancel: CancellationToken::new(),
             progress: None,

@@ -32,6 +32,35 @@ pub fn is_id(text: &str) -> bool {
     text.len() == 36 && Uuid::try_parse(text).is_ok_and(|id| id.to_string() == text)
 }
 
+/// What a text names among things that have ids and labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<T> {
+    /// This one.
+    One(T),
+    /// Nothing.
+    Nothing,
+    /// Several: ids that begin or end so, or things with this label.
+    Several,
+}
+
+/// Finds what a text names: by the whole id, then by the label, then by the beginning or the end of an id.
+pub fn find<'a, T: Copy>(text: &str, all: impl Iterator<Item = (&'a str, Option<&'a str>, T)>) -> Named<T> {
+    let all: Vec<_> = all.collect();
+    let is_id = |(id, _, _): &(&str, Option<&str>, T)| *id == text;
+    let has_label = |(_, label, _): &(&str, Option<&str>, T)| *label == Some(text);
+    let is_part =
+        |(id, _, _): &(&str, Option<&str>, T)| !text.is_empty() && (id.starts_with(text) || id.ends_with(text));
+    for fits in [&is_id as &dyn Fn(&_) -> bool, &has_label, &is_part] {
+        let mut found = all.iter().filter(|it| fits(it));
+        match (found.next(), found.next()) {
+            (Some((_, _, thing)), None) => return Named::One(*thing),
+            (Some(_), Some(_)) => return Named::Several,
+            (None, _) => {}
+        }
+    }
+    Named::Nothing
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +86,23 @@ mod tests {
             assert_ne!(id, labelled_id(tenant, user, workspace, label));
         }
         assert!(is_id(&id) && id.as_bytes()[14] == b'8');
+    }
+
+    #[test]
+    fn a_text_names_an_id_a_label_or_a_part_of_an_id() {
+        let all = [
+            ("0199-aa", Some("plan-1"), 1),
+            ("0199-ab", Some("aa"), 2),
+            ("0198-bb", Some("twice"), 3),
+            ("77", Some("twice"), 4),
+        ];
+        let find = |text| find(text, all.into_iter());
+        assert_eq!(find("0199-ab"), Named::One(2));
+        assert_eq!(find("plan-1"), Named::One(1));
+        assert_eq!(find("aa"), Named::One(2), "a label comes before a part of an id");
+        assert_eq!((find("0198"), find("bb")), (Named::One(3), Named::One(3)));
+        assert_eq!((find("0199"), find("twice")), (Named::Several, Named::Several));
+        assert_eq!((find(""), find("plan")), (Named::Nothing, Named::Nothing));
     }
 
     #[test]

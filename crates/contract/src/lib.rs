@@ -51,5 +51,5 @@ pub use taint::{Fence, Origin, Taint};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use truncate::{Limit, SizeUnit, Truncated, TruncatedBy, count_lines, format_size, truncate_head, truncate_tail};
-pub use user_name::{USER_NAME_FORM, is_user_name};
+pub use user_name::{TENANT_NAME_FORM, USER_NAME_FORM, is_user_name};
 pub use {async_trait::async_trait, jiff, schemars, serde, serde_json};

@@ -1,4 +1,4 @@
-//! Names of users: the one rule for flags, settings and webhooks.
+//! Names of users and tenants: the one rule for flags, settings and webhooks.
 
 /// The longest name, in characters.
 const MAX_CHARS: usize = 64;
@@ -7,7 +7,11 @@ const MAX_CHARS: usize = 64;
 pub const USER_NAME_FORM: &str =
     "a user name: 1 to 64 letters, digits or `.`, `_`, `@`, `+`, `:`, `-`, beginning with a letter, a digit or `+`";
 
-/// Whether a name can be a user's. It is a key in the store and may become part of a file name, so it has no separators,
+/// What a tenant name looks like, for messages.
+pub const TENANT_NAME_FORM: &str =
+    "a tenant name: 1 to 64 letters, digits or `.`, `_`, `@`, `+`, `:`, `-`, beginning with a letter, a digit or `+`";
+
+/// Whether a name can be a user's or a tenant's. It is a key in the store and may become part of a file name, so it has no separators,
 /// spaces or control characters, and no two dots in a row.
 #[must_use]
 pub fn is_user_name(name: &str) -> bool {

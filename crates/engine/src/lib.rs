@@ -277,7 +277,7 @@ impl Engine {
         let Err((error, what)) = self.refuse_secrets(spec, args) else { return Ok(()) };
         let leak = SecretLeak {
             tool: spec.name.clone(),
-            call_id: call.id.clone(),
+            call_id: call.uuid.clone(),
             agent_id: call.session.agent.clone(),
             what,
             after: call.session.taint.origins(),

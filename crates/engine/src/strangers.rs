@@ -117,7 +117,7 @@ impl Engine {
             return None;
         };
         if call.session.taint.note(&origin.name) {
-            if let Err(error) = self.record_taint(&call.id, &call.session.agent, &origin.name) {
+            if let Err(error) = self.record_taint(&call.uuid, &call.session.agent, &origin.name) {
                 reply.notes.push(format!("the event could not be recorded: {error}"));
             }
         }
@@ -152,7 +152,7 @@ impl Engine {
         let call = Call::new(id, session.clone());
         if session.taint.note(origin) {
             // The record of calls is not a reason to lose the text.
-            _ = self.record_taint(id, &session.agent, origin);
+            _ = self.record_taint(&call.uuid, &session.agent, origin);
         }
         session.taint.addresses_in(text);
         let mut reply = Reply { text: Fence::new(&call, origin, text).around(text), ..Reply::default() };

@@ -158,7 +158,7 @@ fn read(settings: &Settings, name: &str, server: &McpServer, state: &Path) -> Re
         (Some(command), None) => {
             let cwd = match &server.cwd {
                 Some(cwd) => cwd.clone(),
-                None => own_folder(state, name)?,
+                None => own_folder(&state::tenant_dir(settings, state), name)?,
             };
             let (command, args) = leashed(command, &server.args, &cwd);
             Transport::Stdio { command, args, env: filled(&server.env)?, cwd: Some(cwd) }

@@ -89,12 +89,13 @@ impl<'a> SessionBuilder<'a> {
     /// workspace; without either the session is new.
     fn identify(&mut self) -> Result<(), Fault> {
         let need = &mut self.need;
+        self.label = need.label.take();
         if need.id.is_empty() {
             need.id = ids::new_id();
         } else if !ids::is_id(&need.id) {
-            let label = folder_name(&need.id)?.to_owned();
-            need.id = self.bench.labelled_id(&label, need.user.as_deref(), need.workspace.as_deref());
-            self.label = Some(label);
+            let name = folder_name(&need.id)?.to_owned();
+            need.id = self.bench.labelled_id(&name, need.user.as_deref(), need.workspace.as_deref());
+            self.label.get_or_insert(name);
         }
         Ok(())
     }

@@ -42,7 +42,8 @@ const LARGEST_RECORD: u64 = 64 << 20;
 
 /// What is cleared away when the session ends.
 struct Leftovers {
-    state: PathBuf,
+    /// The folder of the tenant.
+    dir: PathBuf,
     run: String,
     scratch: PathBuf,
     /// Whether its folders stay for the next process.
@@ -56,7 +57,7 @@ const RECORDS: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        let [spill, runs] = ["spill", "runs"].map(|it| self.state.join(it));
+        let [spill, runs] = ["spill", "runs"].map(|it| self.dir.join(it));
         // What is called by hand in a workspace shares its folders, which stay.
         if !self.is_kept {
             _ = fs::remove_dir_all(&self.scratch);
@@ -71,8 +72,8 @@ impl Drop for Leftovers {
         sweep(&runs, RECORDS);
         let unused_for = self.keep + Duration::from_secs(24 * 3600);
         // Blobs that cannot be removed now are removed later.
-        _ = blobs(&self.state).remove_now(&HashSet::new(), unused_for);
-        remove_former_undo(&self.state.join("undo"), unused_for);
+        _ = blobs(&self.dir).remove_now(&HashSet::new(), unused_for);
+        remove_former_undo(&self.dir.join("undo"), unused_for);
     }
 }
 
@@ -234,28 +235,38 @@ pub struct Wish {
 
 /// The folder for temporary files of a session. Each process has its own, so that the end of one removes nothing of
 /// another that is in the same session.
-fn scratch(state: &Path, run: &str, is_kept: bool) -> PathBuf {
+fn scratch(dir: &Path, run: &str, is_kept: bool) -> PathBuf {
     static PROCESS: LazyLock<String> = LazyLock::new(ids::new_id);
     let name = if is_kept { run.to_owned() } else { format!("{run}.{}", *PROCESS) };
-    state.join("tmp").join(name)
+    dir.join("tmp").join(name)
+}
+
+/// Makes a folder inside the state folder, with every folder in between. Each is the owner's alone, and none is a link.
+pub(crate) fn make_dirs(state: &Path, folder: &Path) -> io::Result<()> {
+    let inside = folder.strip_prefix(state).map_err(io::Error::other)?;
+    let mut at = state.to_owned();
+    for name in inside {
+        at.push(name);
+        state::private(&at)?;
+    }
+    Ok(())
 }
 
 /// Makes a room by the settings.
 pub fn room(settings: &Settings, state: &Path, wish: Wish) -> Result<Room, Fault> {
     let Wish { run, top, reading, lasting, reads, one_call, is_kept } = wish;
-    let scratch = scratch(state, &run, is_kept);
+    let dir = state::tenant_dir(settings, state);
+    let scratch = scratch(&dir, &run, is_kept);
     let top = shell::far_workspace(settings)?.or(top);
-    let spill = state.join("spill").join(&run);
-    state::private(&state.join("spill"))?;
-    state::private(&spill)?;
+    let spill = dir.join("spill").join(&run);
+    make_dirs(state, &spill)?;
     let mut roots = roots(settings, top.as_deref(), reading, (state, &scratch))?;
     roots.insert(1, Root::readable(&spill).named("spill"));
     roots.extend(reads.into_iter().map(Root::readable));
-    let leftovers = Leftovers { state: state.to_owned(), run, scratch: scratch.clone(), is_kept, keep: keep(settings) };
+    let leftovers = Leftovers { dir, run, scratch: scratch.clone(), is_kept, keep: keep(settings) };
     let own: Vec<_> = roots.iter().filter_map(|root| Some(state.strip_prefix(&root.dir).ok()?.to_owned())).collect();
     if lasting {
-        state::private(&state.join("tmp"))?;
-        state::private(&scratch)?;
+        make_dirs(state, &scratch)?;
     }
     let workspace = Workspace::new(roots, rules(settings, &own)?, reading);
     let record = modules::Record::default();
@@ -347,7 +358,7 @@ pub fn ports(
         web: crate::web::open(settings, reader.clone()),
         documents: reader,
         store: store(settings, state),
-        blobs: Arc::new(blobs(state)),
+        blobs: Arc::new(blobs(&state::tenant_dir(settings, state))),
         channels: channels::open(settings, files),
         ..Ports::new(host)
     }
@@ -375,12 +386,13 @@ pub fn store(settings: &Settings, state: &Path) -> Arc<dyn Store> {
 /// The same, for those who want more of it than a store.
 pub fn sqlite(settings: &Settings, state: &Path) -> Sqlite {
     let file = settings.config.store.file.as_deref().map_or_else(|| state.join("helve.db"), PathBuf::from);
-    Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings))
+    let store = Sqlite::at(file).told_by(|text| remark!("helve: {text}")).with_memory(recall::memory(settings));
+    store.for_tenant(&settings.config.store.tenant)
 }
 
-/// Where attachments and undo data are stored.
-pub fn blobs(state: &Path) -> FileBlobs {
-    FileBlobs::at(&state.join("blobs"))
+/// Where attachments and undo data are stored, in the folder of the tenant.
+pub fn blobs(tenant_dir: &Path) -> FileBlobs {
+    FileBlobs::at(&tenant_dir.join("blobs"))
 }
 
 /// An engine in the making with the tools that the settings leave.
@@ -417,10 +429,9 @@ fn roots(
     }
     let mut roots = vec![first];
     if reading == Reading::Virtual {
-        let (tmp, vault) = (scratch, state.join("vault"));
-        state::private(&state.join("tmp"))?;
-        state::private(tmp)?;
-        state::private(&vault)?;
+        let (tmp, vault) = (scratch, state::tenant_dir(settings, state).join("vault"));
+        make_dirs(state, tmp)?;
+        make_dirs(state, &vault)?;
         roots.push(Root::writable(tmp).named("tmp"));
         roots.push(Root::readable(vault).named("vault"));
     }
@@ -518,8 +529,8 @@ pub fn events(settings: &Settings, state: &Path, run: &str, serves: bool) -> Res
         }
         EventsTarget::Stdout => Ok(EventLog::stdout(run)),
         EventsTarget::File => {
-            let folder = state.join("runs").join(run);
-            state::private(&folder)?;
+            let folder = state::tenant_dir(settings, state).join("runs").join(run);
+            make_dirs(state, &folder)?;
             let file = folder.join(RECORD);
             if file.metadata().is_ok_and(|it| it.len() > LARGEST_RECORD) {
                 fs::rename(&file, folder.join("events.old.ndjson"))?;

@@ -94,7 +94,7 @@ pub async fn open(bench: &Arc<Bench>, wanted: Wanted, how: How, watcher: Watcher
 /// The folder of saved outputs that a session had before sessions had UUIDs. Its messages name files in it.
 fn former_spill(bench: &Bench, record: &SessionRecord) -> Option<PathBuf> {
     let is_former = |it: &&String| it.len() == 16 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let folder = bench.state().join("spill").join(record.label.as_ref().filter(is_former)?);
+    let folder = bench.tenant_dir().join("spill").join(record.label.as_ref().filter(is_former)?);
     folder.is_dir().then_some(folder)
 }
 

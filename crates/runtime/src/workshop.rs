@@ -127,12 +127,12 @@ impl Bench {
         runtime: &Runtime,
     ) -> Result<Arc<Self>, Fault> {
         let state = setup::state_folder(&settings)?;
+        setup::make_dirs(&state, &state::tenant_dir(&settings, &state))?;
         let yard = if !settings.config.has_programs() {
             None
         } else {
-            let run = state::random_id()?;
             let wish = Wish {
-                run,
+                run: ids::new_id(),
                 top: None,
                 reading: dialect.reading,
                 lasting: false,
@@ -160,7 +160,7 @@ impl Bench {
             jobs: Arc::new(store.clone()),
             store: Arc::new(store),
             overheard,
-            memory: Memory::new(Arc::new(setup::blobs(&state))),
+            memory: Memory::new(Arc::new(setup::blobs(&state::tenant_dir(&settings, &state)))),
             mode: ModeSwitch::new(mode),
             knobs: Arc::new(SessionKnobs::new(&settings, unused_model(me.clone(), one_call))),
             one_call,
@@ -206,7 +206,7 @@ impl Bench {
     pub fn labelled_id(&self, label: &str, user: Option<&str>, workspace: Option<&Path>) -> String {
         let user = user.map_or_else(|| setup::user(&self.settings), str::to_owned);
         let workspace = workspace.unwrap_or(&self.settings.workspace);
-        ids::labelled_id(ids::DEFAULT_TENANT, &user, &workspace.to_string_lossy(), label)
+        ids::labelled_id(&self.settings.config.store.tenant, &user, &workspace.to_string_lossy(), label)
     }
 
     /// A session in the making.
@@ -245,6 +245,11 @@ impl Bench {
     /// The state folder.
     pub fn state(&self) -> &Path {
         &self.state
+    }
+
+    /// Where the tenant keeps what belongs to its sessions.
+    pub fn tenant_dir(&self) -> PathBuf {
+        state::tenant_dir(&self.settings, &self.state)
     }
 
     /// What is kept.

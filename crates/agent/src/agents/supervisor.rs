@@ -7,7 +7,7 @@ use std::{
 };
 
 use helve_contract::{
-    Call, Error, Result, Session, async_trait,
+    Call, Error, Result, Session, async_trait, ids,
     ports::{
         Activity, AgentKind, AgentOrder, AgentReport, AgentState, Agents, Delivery, Message, OwnAgent, Part,
         SessionRecord, Speaker, State, Store, TimeLimit, Until,
@@ -280,7 +280,7 @@ impl Supervisor {
     /// The id and the kind of the agent: a new one, or one that goes on.
     async fn identity(&self, call: &Call, order: &AgentOrder) -> Result<(String, &Kind)> {
         let Some(resumed) = &order.resume else {
-            return Ok((fresh_id()?, rights::kind(&self.kinds, order.kind.as_deref())?));
+            return Ok((ids::new_id(), rights::kind(&self.kinds, order.kind.as_deref())?));
         };
         let id = match self.child(call, resumed) {
             Some(child) if child.is_running() => {
@@ -486,16 +486,6 @@ fn message(child: &Child) -> String {
         _ => "finished".to_owned(),
     };
     format!("[agent {name} {} {how}: {}]\n{}", child.id, child.title, fenced(&report).full_text())
-}
-
-/// A random id in the form of a UUID.
-fn fresh_id() -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(anyhow::anyhow!("no random numbers: {error}")))?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }
 
 /// How an agent stands that only the store remembers.

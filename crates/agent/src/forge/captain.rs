@@ -12,7 +12,7 @@ use helve_contract::{
 use helve_engine::{EventLog, Scrub};
 use serde_json::Value;
 
-use super::Home;
+use super::{Home, Run};
 use crate::Event;
 
 /// How much of one message, of arguments or of a result is recorded.
@@ -27,8 +27,8 @@ pub struct Diary {
 
 impl Diary {
     /// The diary of a run's captain.
-    pub fn open(home: &Home, run: &str) -> io::Result<Self> {
-        let record = EventLog::file(home.events(run)?, run)?;
+    pub fn open(home: &Home, run: &Run) -> io::Result<Self> {
+        let record = EventLog::file(home.events(run)?, run.id.as_str())?;
         Ok(Self { record, scrub: Scrub::standard(), said: Mutex::default() })
     }
 

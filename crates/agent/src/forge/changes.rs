@@ -128,7 +128,8 @@ impl Executor {
 
     fn captain(&self, request: &str) -> Result<Agent> {
         let need = Need {
-            id: format!("{}-captain-{request}", self.run),
+            id: format!("{}-captain-{request}", self.run.id),
+            label: Some(format!("{}-captain-{request}", self.run.label)),
             dialect: Some("forge".into()),
             agent: Some("captain".into()),
             tools: Some(vec!["read".into(), "read_spec".into(), "read_task".into(), "read_walkthrough".into()]),

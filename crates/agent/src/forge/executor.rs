@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, mpsc};
 
 use super::{
-    Home, Lock,
+    Home, Lock, Run,
     changes::Seen,
     working::{Worked, Worker},
 };
@@ -85,7 +85,7 @@ pub struct Executor {
     pub(super) settings: Settings,
     pub(super) engine: Arc<Engine>,
     pub(super) session: Arc<Session>,
-    pub(super) run: String,
+    pub(super) run: Run,
     pub(super) base: String,
     pub(super) seen: Mutex<BTreeMap<String, Seen>>,
     identity: OnceCell<Vec<String>>,
@@ -98,14 +98,15 @@ pub struct Executor {
 impl Executor {
     /// Takes the run up. `base` is the branch that everything ends in. [`Error::Denied`] says that another executor works
     /// in the repository.
-    pub fn open(workshop: Arc<dyn Workshop>, home: Home, run: &str, base: &str, settings: Settings) -> Result<Self> {
-        helve_tools::artifacts::name("run", run)?;
+    pub fn open(workshop: Arc<dyn Workshop>, home: Home, run: &Run, base: &str, settings: Settings) -> Result<Self> {
+        helve_tools::artifacts::name("run", &run.label)?;
         helve_tools::git::branch_name(base)?;
         let lock = Lock::take(&home, run).map_err(|error| Error::denied(error.to_string()))?;
         let record = home.events(run).map_err(|error| Error::Internal(error.into()))?;
-        let errand = home.errand(run, &integration(run));
+        let errand = home.errand(run, &integration(&run.label));
         let need = Need {
-            id: format!("{run}-executor"),
+            id: format!("{}-executor", run.id),
+            label: Some(format!("{}-executor", run.label)),
             dialect: Some("forge".into()),
             agent: Some("executor".into()),
             role: Some("executor".into()),
@@ -116,8 +117,8 @@ impl Executor {
             ..Need::default()
         };
         let (engine, session) = workshop.equip(&need)?;
-        let events = EventLog::file(&record, run).map_err(|error| Error::Internal(error.into()))?;
-        let (run, base) = (run.to_owned(), base.to_owned());
+        let events = EventLog::file(&record, run.id.as_str()).map_err(|error| Error::Internal(error.into()))?;
+        let (run, base) = (run.clone(), base.to_owned());
         Ok(Self {
             workshop,
             home,
@@ -142,7 +143,7 @@ impl Executor {
 
     /// The run.
     #[must_use]
-    pub fn run_id(&self) -> &str {
+    pub fn planned_run(&self) -> &Run {
         &self.run
     }
 
@@ -299,7 +300,7 @@ impl Executor {
         let mut first = false;
         room.revise(
             "run-state.json",
-            || Ok(RunState::planned(&self.run, &repo, now)),
+            || Ok(RunState::planned(&self.run.id, &repo, now)),
             |state: &mut RunState| {
                 first = state.started_at.is_none();
                 state.status = RunStatus::Executing;
@@ -471,8 +472,8 @@ fn note_last(state: &mut RunState, last: Option<&(String, u64)>) {
 }
 
 /// The branch that a run's work is merged into, until it lands.
-pub(super) fn integration(run: &str) -> String {
-    format!("forge-run/{run}")
+pub(super) fn integration(label: &str) -> String {
+    format!("forge-run/{label}")
 }
 
 pub(super) fn is_exhausted(node: &helve_tools::artifacts::NodeStatus) -> bool {

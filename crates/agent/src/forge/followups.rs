@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use helve_contract::{
     CancellationToken, Error, Result,
     events::{ArtifactKind, ArtifactWritten, FollowupEnded, FollowupSpawned},
+    ids,
 };
 use helve_tools::artifacts::{AgentType, Outcome, Room, Walkthrough};
 use serde::{Deserialize, Serialize};
@@ -137,14 +138,15 @@ impl Executor {
         let desk = Desk::make(&git, self.home.desk(&self.run, id, 1), &branch).await?;
         let mut errand = self.errand();
         (errand.task, errand.branch) = (Some(id.to_owned()), Some(branch.clone()));
-        let agent_id = format!("{}-{id}-1", self.run);
-        let (mut agent, supervisor) = self.agent(AgentType::Throwaway, &agent_id, &desk, errand).await?;
+        let (agent_id, label) = (ids::new_id(), format!("{}-{id}-1", self.run.label));
+        let (mut agent, supervisor) = self.agent(AgentType::Throwaway, (&agent_id, &label), &desk, errand).await?;
         agent.handle = Handle::under(cancel);
         self.tell(FollowupSpawned {
             task_id: what.task_id.clone(),
             followup_id: id.to_owned(),
             followup: what.text.clone(),
             agent_id: agent_id.clone(),
+            agent_label: Some(label),
             agent_type: AgentType::Throwaway,
             branch: branch.clone(),
         });

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Seek, Write},
 };
 
-use super::Home;
+use super::{Home, Run};
 
 /// The right to execute runs in a repository, as long as it is held.
 pub struct Lock {
@@ -14,7 +14,7 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the right. The error says who has it.
-    pub fn take(home: &Home, run: &str) -> io::Result<Self> {
+    pub fn take(home: &Home, run: &Run) -> io::Result<Self> {
         let path = home.dir().join("executor.lock");
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
@@ -31,7 +31,7 @@ impl Lock {
         }
         file.set_len(0)?;
         file.rewind()?;
-        write!(file, "process {}, run {run}", std::process::id())?;
+        write!(file, "process {}, run {}", std::process::id(), run.label)?;
         Ok(Self { _file: file })
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use helve_contract::{Error, Result, events::RefineryMerged};
+use helve_contract::{Error, Result, events::RefineryMerged, ids};
 use helve_tools::{
     artifacts::{ChangeRequest, Dag, Document, NodeKind, RequestStatus, Room, Status},
     git::{Git, Joined, join},
@@ -22,9 +22,15 @@ impl Executor {
     pub(super) async fn make_integration(&self) -> Result<()> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run);
-        if git.branch(&name).await?.is_some() {
+        let name = integration(&self.run.label);
+        let is_first = self.home.claim_branch(&self.run).map_err(|error| Error::Internal(error.into()))?;
+        let is_there = git.branch(&name).await?.is_some();
+        let is_old_run = !ids::is_id(&self.run.id);
+        if is_there && (is_old_run || !is_first) {
             return Ok(());
+        }
+        if is_there {
+            return Err(self.foreign_branch(&name));
         }
         let base = git.branch(&self.base).await?;
         let base = base.ok_or_else(|| {
@@ -32,6 +38,17 @@ impl Executor {
         })?;
         git.must(&["update-ref", "--create-reflog", &format!("refs/heads/{name}"), &base, ""]).await?;
         Ok(())
+    }
+
+    /// The run begins, and its branch is there already: another run with the same label made it.
+    fn foreign_branch(&self, name: &str) -> Error {
+        // The next start must find it out again.
+        self.home.release_branch(&self.run);
+        let label = &self.run.label;
+        Error::failed(format!(
+            "the branch `{name}` is left from an earlier run with the label `{label}`, so this run does not use it; \
+             rename it with `git branch -m {name} {name}-old`, or delete it, and start the run again"
+        ))
     }
 
     /// Merges what is ready for it. A refinery's branch brings with it what it merged; a task that no refinery waits for,
@@ -78,7 +95,7 @@ impl Executor {
     async fn integrate(&self, branch: &str) -> Result<Result<(), Vec<String>>> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run);
+        let name = integration(&self.run.label);
         let gone = |name: &str| Error::failed(format!("the branch `{name}` is gone"));
         let ours = git.branch(&name).await?.ok_or_else(|| gone(&name))?;
         let theirs = git.branch(branch).await?.ok_or_else(|| gone(branch))?;
@@ -96,8 +113,8 @@ impl Executor {
     /// The last commit of the run's branch.
     async fn tip(&self) -> Result<String> {
         let call = self.call();
-        let tip = self.git(&call).await?.branch(&integration(&self.run)).await?;
-        tip.ok_or_else(|| Error::failed(format!("the branch `{}` is gone", integration(&self.run))))
+        let tip = self.git(&call).await?.branch(&integration(&self.run.label)).await?;
+        tip.ok_or_else(|| Error::failed(format!("the branch `{}` is gone", integration(&self.run.label))))
     }
 
     /// The files that did not fit together when a branch was made, by the merges in it since a commit.
@@ -144,7 +161,7 @@ impl Executor {
 
     /// The note that lies here while the base is moved on.
     fn landing(&self) -> PathBuf {
-        self.home.dir().join("runs").join(&self.run).join("landing")
+        self.home.dir().join("runs").join(&self.run.id).join("landing")
     }
 
     /// Whether the changes in the work tree come from a landing that was cut off: a note says so, and every file is as it
@@ -181,7 +198,7 @@ impl Executor {
     pub(super) async fn land(&self) -> Result<Option<String>> {
         let call = self.call();
         let git = self.git(&call).await?;
-        let name = integration(&self.run);
+        let name = integration(&self.run.label);
         let (Some(base), Some(tip)) = (git.branch(&self.base).await?, git.branch(&name).await?) else {
             return Ok(Some(format!("`{}` or `{name}` is gone; nothing was merged into the base", self.base)));
         };

@@ -18,5 +18,5 @@ mod working;
 
 pub use captain::Diary;
 pub use executor::{Executor, Settings, Summary};
-pub use home::Home;
+pub use home::{Home, Run};
 pub use lock::Lock;

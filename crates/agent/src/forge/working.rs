@@ -13,6 +13,7 @@ use helve_contract::{
         ArtifactKind, ArtifactWritten, BranchPushed, ContentKind, ExhaustedStatus, RefineryStarted, TaskCompleted,
         TaskExhausted, TaskFailed, TaskHeartbeat, TaskProgress, TaskRisk, TaskScheduled, TaskStale, TaskStarted,
     },
+    ids,
     jiff::Timestamp,
     ports::Part,
 };
@@ -62,9 +63,10 @@ impl Executor {
         let node = dag.node(task).ok_or_else(|| Error::failed(format!("there is no task `{task}`")))?;
         self.tell(TaskScheduled { task_id: task.to_owned(), agent_type: node.agent_type });
         self.mark(task, Status::Running).await?;
+        self.skip_taken_branches(&room, dag, task).await?;
         let state = room.status(dag).await?.of(task)?.clone();
         let attempt = state.current_attempt;
-        let id = format!("{}-{task}-{attempt}", self.run);
+        let (id, label) = (ids::new_id(), format!("{}-{task}-{attempt}", self.run.label));
         room.move_on(dag, |status| {
             if let Some(node) = status.nodes.get_mut(task) {
                 node.assigned_agent = Some(id.clone());
@@ -80,6 +82,7 @@ impl Executor {
         self.tell(TaskStarted {
             task_id: task.to_owned(),
             agent_id: id.clone(),
+            agent_label: Some(label.clone()),
             sandbox_id: id.clone(),
             branch: branch.clone(),
         });
@@ -88,7 +91,7 @@ impl Executor {
         }
         let mut errand = self.errand();
         (errand.task, errand.attempt, errand.branch) = (Some(task.to_owned()), attempt, Some(branch.clone()));
-        let (mut agent, supervisor) = self.agent(node.agent_type, &id, &desk, errand).await?;
+        let (mut agent, supervisor) = self.agent(node.agent_type, (&id, &label), &desk, errand).await?;
         agent.handle = Handle::under(&cancel);
         let words = self.words(&room, dag, node, &branch, state.last_error.into_iter().collect()).await?;
         let worked = self.watched((task, attempt), &mut agent, &supervisor, words).await;
@@ -102,11 +105,34 @@ impl Executor {
         })
     }
 
+    /// Counts the attempt up until its branch is free. Runs of one repository may have tasks of the same name, and a branch
+    /// that is there before the attempt begins belongs to another run.
+    async fn skip_taken_branches(&self, room: &Room<'_>, dag: &Dag, task: &str) -> Result<()> {
+        let call = self.call();
+        let git = self.git(&call).await?;
+        loop {
+            let attempt = room.status(dag).await?.of(task)?.current_attempt;
+            if git.branch(&format!("forge/{task}/{attempt}")).await?.is_none() {
+                return Ok(());
+            }
+            room.move_on(dag, |status| {
+                if let Some(node) = status.nodes.get_mut(task).filter(|it| it.current_attempt == attempt) {
+                    node.current_attempt += 1;
+                    // It costs the task no attempt.
+                    node.max_attempts += 1;
+                    status.version += 1;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+    }
+
     /// An agent of a type, at a desk.
     pub(super) async fn agent(
         &self,
         kind: AgentType,
-        id: &str,
+        (id, label): (&str, &str),
         desk: &Desk,
         errand: helve_contract::Errand,
     ) -> Result<(Agent, Arc<Supervisor>)> {
@@ -116,6 +142,7 @@ impl Executor {
         let supervisor = Supervisor::new(self.workshop.clone(), store, helpers(), limits);
         let need = Need {
             id: id.to_owned(),
+            label: Some(label.to_owned()),
             dialect: Some("forge".into()),
             agent: Some(kind.role().into()),
             role: Some(kind.role().into()),
@@ -132,7 +159,7 @@ impl Executor {
         let mut agent = Agent::new(engine, session, self.workshop.model(None)?);
         agent.system = prompt::system(&agent.engine, &agent.session, &prompts::who(kind)).await;
         agent.budget = self.settings.budget;
-        agent.title = Some(id.to_owned());
+        agent.title = Some(label.to_owned());
         Ok((agent, supervisor))
     }
 
@@ -166,7 +193,7 @@ impl Executor {
         let began = clock.now();
         let pulse = Arc::new(Mutex::new(Pulse { heard: began, ..Pulse::default() }));
         let (ear, ticking) = (pulse.clone(), clock.clone());
-        let record = self.home.events(&self.run).and_then(|file| EventLog::file(file, self.run.as_str()));
+        let record = self.home.events(&self.run).and_then(|file| EventLog::file(file, self.run.id.as_str()));
         let record = record.map_or_else(|_| EventLog::none(), |it| it.within(task, Some(attempt.to_string())));
         let named = task.to_owned();
         agent.watcher = Arc::new(move |event: &Event| {

@@ -7,11 +7,11 @@ use std::{
 };
 
 use helve_contract::{
-    CancellationToken, Error, Result,
+    CancellationToken, Error, Result, ids,
     jiff::{SignedDuration, Timestamp},
     ports::{Cadence, Claim, ClaimedRun, Lease, Overlap, RunStatus, Schedule, ScheduleRun, ScheduleStatus, Schedules},
 };
-use helve_tools::schedule::{cadence, uuid};
+use helve_tools::schedule::cadence;
 use tokio::sync::Notify as Bell;
 
 use super::{
@@ -68,7 +68,7 @@ pub struct Tick {
 impl Scheduler {
     /// A driver of this store.
     pub fn new(store: Arc<dyn Schedules>, fire: Arc<dyn Fire>, settings: Settings) -> Result<Self> {
-        let owner = format!("{}:{}", std::process::id(), uuid()?);
+        let owner = format!("{}:{}", std::process::id(), ids::new_id());
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
@@ -323,7 +323,7 @@ impl Scheduler {
             next,
             owner: self.inner.owner.clone(),
             length: self.inner.settings.lease,
-            run: uuid()?,
+            run: ids::new_id(),
             skipped,
             overlap,
         };

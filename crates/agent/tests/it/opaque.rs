@@ -8,7 +8,7 @@ use helve_agent::{
 };
 use helve_contract::{
     jiff::Timestamp,
-    ports::{Message, Part, SessionRecord, Sessions, Speaker, Spent},
+    ports::{FinishReason, Message, Part, SessionRecord, Sessions, Speaker, Spent},
 };
 use helve_script::{Script, Step};
 use helve_store::Sqlite;
@@ -37,7 +37,7 @@ fn answer(at: usize, long: &str) -> Vec<Part> {
         text(&format!("Answer {at} {long}")),
         opaque("chat", "scripted", json!({ "extra_content": { "google": { "thought_signature": format!("t{at}") } } })),
         Part::ToolCall { id: format!("c{at}"), name: "Look".into(), input: "{}".into(), finished: true },
-        Part::Finish { reason: "tool_use".into() },
+        Part::Finish { reason: FinishReason::ToolUse },
     ]
 }
 
@@ -76,7 +76,7 @@ async fn kept_before(store: &Sqlite, workspace: &str, rounds: usize, long: &str)
         all.push(message(Speaker::User, vec![text(&format!("Question {at} {long}"))]));
         all.push(message(Speaker::Assistant, answer(at, long)));
         all.push(message(Speaker::Tool, vec![result]));
-        all.push(message(Speaker::Assistant, vec![text("So it is."), Part::Finish { reason: "end_turn".into() }]));
+        all.push(message(Speaker::Assistant, vec![text("So it is."), Part::Finish { reason: FinishReason::EndTurn }]));
     }
     store.append(&lease, &all, Spent::default()).await.unwrap();
     store.release_session(&lease).await.unwrap();

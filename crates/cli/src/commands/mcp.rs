@@ -16,7 +16,7 @@ use crate::{
     config::{Flag, Settings},
     fault::{Fault, Outcome},
     knobs::SettingsUser,
-    remark, setup, state,
+    remark, setup,
     workshop::{Bench, Reach, Somebody},
 };
 
@@ -69,7 +69,7 @@ impl Args {
         let approver = Arc::new(ElicitApprover::new().timeout(settings.config.approval.patience_secs.duration()));
         let runtime = setup::runtime()?;
         let bench = Bench::new(settings, &dialect, &runtime)?;
-        let opened = client_session(&bench, state::random_id()?, &approver, None)?;
+        let opened = client_session(&bench, &approver, None)?;
         let settings = bench.settings();
         let options = Options {
             instructions: Some(instructions(&opened)),
@@ -117,11 +117,10 @@ impl Args {
 /// A session for an MCP client. The client's user is asked by elicitation; where the client cannot do that, `fallback` is.
 pub(super) fn client_session(
     bench: &Arc<Bench>,
-    id: String,
     approver: &Arc<ElicitApprover>,
     fallback: Option<Arc<dyn User>>,
 ) -> Result<OpenSession, Fault> {
-    let need = Need { id, dialect: Some(bench.settings().dialect().to_owned()), ..Need::default() };
+    let need = Need { dialect: Some(bench.settings().dialect().to_owned()), ..Need::default() };
     // The client asks its user itself. Deny rules, path rules and the sandbox hold in every mode.
     let mode = ModeSwitch::new(setup::mode(bench.settings()).unwrap_or(Mode::Open));
     let user = ElicitUser::new(approver.clone(), mode.clone());

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use helve_contract::ports::Note;
+use helve_contract::{
+    ids::{self, Named},
+    ports::Note,
+};
 use serde_json::json;
 
 use super::Choice;
@@ -74,7 +77,11 @@ impl Args {
             Command::List(listing) => list(&listing, |_| true)?,
             Command::Held(listing) => list(&listing, |note| note.held)?,
             Command::Release(One { choice, id }) => {
-                let freed = with_notes(&choice, async |store, user| Ok(store.release_note(user, &id).await?))?;
+                let (id, freed) = with_notes(&choice, async |store, user| {
+                    let id = whole_id(store, user, id).await?;
+                    let freed = store.release_note(user, &id).await?;
+                    Ok((id, freed))
+                })?;
                 if !freed {
                     return Err(Fault::failed(format!(
                         "no note {} is held back; `helve memory held` lists those that are",
@@ -84,7 +91,11 @@ impl Args {
                 say!("{id} is found from now on");
             }
             Command::Forget(One { choice, id }) => {
-                let gone = with_notes(&choice, async |store, user| Ok(store.forget_note(user, &id).await?))?;
+                let (id, gone) = with_notes(&choice, async |store, user| {
+                    let id = whole_id(store, user, id).await?;
+                    let gone = store.forget_note(user, &id).await?;
+                    Ok((id, gone))
+                })?;
                 if !gone {
                     return Err(Fault::failed(format!(
                         "there is no note {}; `helve memory list` lists them",
@@ -118,6 +129,19 @@ fn list(listing: &Listing, wanted: fn(&Note) -> bool) -> Result<(), Fault> {
         say!("  {}", harmless(&note.text).replace('\n', "\n  "));
     }
     Ok(())
+}
+
+/// The id of the note that a text names by its id, or by the beginning or end of it; else the text itself.
+async fn whole_id(store: &dyn helve_contract::ports::Store, user: &str, text: String) -> Result<String, Fault> {
+    let (notes, _) = store.notes(user, 0, MOST).await?;
+    match ids::find(&text, notes.iter().map(|note| (note.id.as_str(), note.id.strip_prefix("note-"), note))) {
+        Named::One(note) => Ok(note.id.clone()),
+        Named::Nothing => Ok(text),
+        Named::Several => Err(Fault::usage(format!(
+            "several notes have an id that begins or ends with {}; write more of it, best its end",
+            harmless(&text)
+        ))),
+    }
 }
 
 fn with_notes<T>(

@@ -47,6 +47,9 @@ pub(crate) struct Choice {
     /// The user whose memory, schedules and conversations are used.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// The tenant whose sessions, notes and schedules are used; it sees nothing of other tenants.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
     /// A setting for this run alone, such as `sandbox.network=on`. `helve config` lists them all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -78,6 +81,7 @@ impl Choice {
             ("dialect", "--dialect", self.dialect.clone()),
             ("role", "--role", self.role.clone()),
             ("user", "--user", self.user.clone()),
+            ("store.tenant", "--tenant", self.tenant.clone()),
             ("workspace", "--workspace", workspace),
         ];
         for (key, shown, text) in named {

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use helve_agent::scheduler::Happening;
 use helve_contract::{
     CancellationToken,
+    ids::{self, Named},
     jiff::Timestamp,
     ports::{Cadence, RunStatus, Schedule, ScheduleStatus, Scheduling, Store, WhichSchedules},
 };
@@ -292,13 +293,15 @@ async fn find(store: &dyn Store, id: &str, user: String) -> Result<Schedule, Fau
     if let Some(schedule) = store.schedule(id).await?.filter(|it| it.user == user) {
         return Ok(schedule);
     }
-    let mut near: Vec<_> = all(store, user).await?.into_iter().filter(|it| it.id.starts_with(id)).collect();
-    match (near.pop(), near.len()) {
-        (Some(schedule), 0) => Ok(schedule),
-        (None, _) => Err(Fault::failed(format!(
+    let all = all(store, user).await?;
+    match ids::find(id, all.iter().map(|it| (it.id.as_str(), it.name.as_deref(), it))) {
+        Named::One(schedule) => Ok(schedule.clone()),
+        Named::Nothing => Err(Fault::failed(format!(
             "there is no schedule {id} of this user; `helve schedule list` shows them, and --user names another user"
         ))),
-        (Some(_), more) => Err(Fault::failed(format!("{} schedules begin with {id}; write more of it", more + 1))),
+        Named::Several => Err(Fault::failed(format!(
+            "several schedules have the name {id}, or an id that begins or ends with it; write more of the id"
+        ))),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     config::Settings,
     fault::{Fault, Outcome},
     print::{Ink, first_sentence, ink},
-    say, setup, state,
+    say, setup,
     wire::{self, Format},
     workshop::Bench,
 };
@@ -72,7 +72,7 @@ fn statuses(mut settings: Settings, dialect: &Dialect, offered: bool) -> Result<
     }
     let runtime = setup::runtime()?;
     let bench = Bench::new(settings, dialect, &runtime)?;
-    let opened = mcp::client_session(&bench, state::random_id()?, &Arc::default(), None)?;
+    let opened = mcp::client_session(&bench, &Arc::default(), None)?;
     let mut statuses = opened.engine.statuses();
     runtime.block_on(setup::end_servers(bench.servers()));
     runtime.shutdown_background();

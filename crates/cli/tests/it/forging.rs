@@ -205,7 +205,12 @@ fn events(desk: &Desk) -> Vec<Value> {
     for event in &events {
         let keys: BTreeSet<&str> = event.as_object().unwrap().keys().map(String::as_str).collect();
         let all = BTreeSet::from(["eventId", "seq", "timestamp", "type", "runId", "taskId", "attemptId", "data"]);
-        assert!(keys.is_subset(&all) && event["runId"] == "story" && event["data"].is_object(), "{event}");
+        assert!(
+            keys.is_subset(&all)
+                && helve_contract::ids::is_id(event["runId"].as_str().unwrap())
+                && event["data"].is_object(),
+            "{event}"
+        );
     }
     events
 }

@@ -11,6 +11,7 @@ mod forging;
 mod hostile;
 mod hosts;
 mod http;
+mod identities;
 mod install;
 mod leaks;
 mod mcp_client;

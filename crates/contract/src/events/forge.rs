@@ -89,6 +89,8 @@ payloads! { ForgeRun:
         task_id: String = "taskId",
         /// The agent.
         agent_id: String = "agentId",
+        /// The agent's name for people: run, task and attempt.
+        agent_label: Option<String> = "agentLabel" [default, skip_serializing_if = "Option::is_none"],
         /// The agent's work tree.
         sandbox_id: String = "sandboxId",
         /// The branch it works on.
@@ -211,6 +213,8 @@ payloads! { ForgeRun:
         followup: String = "followup",
         /// The agent.
         agent_id: String = "agentId",
+        /// The agent's name for people: run, task and attempt.
+        agent_label: Option<String> = "agentLabel" [default, skip_serializing_if = "Option::is_none"],
         /// The type of the agent.
         agent_type: AgentType = "agentType",
         /// The branch it works on.

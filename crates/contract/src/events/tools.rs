@@ -11,8 +11,10 @@ payloads! { Record:
     ToolCall = "tool.call" {
         /// The agent that calls.
         agent_id: String = "agentId",
-        /// The id of the call.
+        /// The id of the call: a UUID.
         call_id: String = "callId",
+        /// The id that the model or client gave the call. Others may have the same one.
+        tool_call_id: String = "toolCallId" [default],
         /// The tool.
         tool: String = "tool",
         /// The tool, by its other name in JSON.
@@ -33,8 +35,10 @@ payloads! { Record:
     ToolResult = "tool.result" {
         /// The agent that called.
         agent_id: String = "agentId",
-        /// The id of the call.
+        /// The id of the call: a UUID.
         call_id: String = "callId",
+        /// The id that the model or client gave the call. Others may have the same one.
+        tool_call_id: String = "toolCallId" [default],
         /// The tool.
         tool: String = "tool",
         /// The tool, by its other name in JSON.

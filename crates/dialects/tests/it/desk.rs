@@ -271,6 +271,7 @@ fn errand(artifacts: &RunArtifacts, role: Option<&str>) -> Errand {
     let task = (!matches!(role, Some("captain" | "executor"))).then(|| "task-001".to_owned());
     Errand {
         run: "run-1".into(),
+        label: "run-1".into(),
         branch: task.as_ref().map(|task| format!("forge/{task}/1")),
         task,
         attempt: 1,

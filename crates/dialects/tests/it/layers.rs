@@ -48,7 +48,9 @@ fn no_name_of_a_dialect_is_compared_outside_this_crate() {
 fn there_is_one_table_of_invisible_characters() {
     let range = Regex::new(r"'\\u\{(200[b-f]|202[89a-e]|206[0-9a-f]|e00[0-9a-f]{2})\}' *\.\.").unwrap();
     let all: Vec<String> = LAYERS.iter().flat_map(|(layer, _)| product_lines(layer, "rs", &range)).collect();
-    let is_table = |line: &&String| ["contract/src/invisible.rs", "store/src/embed/wordpiece.rs"].iter().any(|it| line.contains(it));
+    let is_table = |line: &&String| {
+        ["contract/src/invisible.rs", "store/src/embed/wordpiece.rs"].iter().any(|it| line.contains(it))
+    };
     assert_eq!(all.iter().filter(|line| !is_table(line)).collect::<Vec<_>>(), Vec::<&String>::new());
     assert_ne!(all, Vec::<String>::new(), "the pattern finds the table itself");
 }

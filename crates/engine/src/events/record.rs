@@ -30,6 +30,7 @@ struct Open<'a> {
 struct About {
     agent: String,
     call: String,
+    label: String,
     tool: String,
     task: Option<String>,
 }
@@ -43,7 +44,8 @@ impl EventLog {
         let tool = ready.slot.map_or(name, |slot| slot.entry.spec.name.as_str());
         let about = About {
             agent: call.session.agent.clone(),
-            call: call.id.clone(),
+            call: call.uuid.clone(),
+            label: call.id.clone(),
             tool: tool.to_owned(),
             task: self.0.as_ref().and_then(|stream| stream.head.task.clone()),
         };
@@ -56,6 +58,7 @@ impl EventLog {
         let event = ToolCall {
             agent_id: about.agent.clone(),
             call_id: about.call.clone(),
+            tool_call_id: about.label.clone(),
             tool: about.tool.clone(),
             tool_name: about.tool.clone(),
             task_id: about.task.clone(),
@@ -131,6 +134,7 @@ impl Open<'_> {
         let event = ToolResult {
             agent_id: self.about.agent.clone(),
             call_id: self.about.call.clone(),
+            tool_call_id: self.about.label.clone(),
             tool: self.about.tool.clone(),
             tool_name: self.about.tool.clone(),
             task_id: self.about.task.clone(),

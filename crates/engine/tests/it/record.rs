@@ -13,7 +13,7 @@ use crate::house::{Ear, builder, call};
 fn outline(events: &[Value]) -> Vec<String> {
     events
         .iter()
-        .map(|it| format!("{} {} {} {}", it["seq"], it["type"], it["data"]["callId"], it["data"]["isError"]))
+        .map(|it| format!("{} {} {} {}", it["seq"], it["type"], it["data"]["toolCallId"], it["data"]["isError"]))
         .collect()
 }
 
@@ -59,11 +59,14 @@ async fn an_event_tells_all_but_secrets() {
     engine.run("put", "{'file_path': 'a', 'content': 'password=hunter2'}", call()).await;
     let heard = ear.heard();
     let args = json!({ "file_path": "a", "content": "password=[REDACTED]" });
+    // The same identity at the beginning and the end, whatever the caller calls it.
+    let id = heard[0]["data"]["callId"].clone();
+    assert!(helve_contract::ids::is_id(id.as_str().unwrap()), "{id}");
     let mended = json!(["`put` was taken for `Put`", "mended the arguments: quotes that are not JSON's"]);
     assert_eq!(
         heard[0]["data"],
         json!({
-            "agentId": "main", "callId": "call-1", "tool": "Put", "toolName": "Put", "taskId": "t-7",
+            "agentId": "main", "callId": id, "toolCallId": "call-1", "tool": "Put", "toolName": "Put", "taskId": "t-7",
             "args": args, "params": args, "notes": mended
         })
     );
@@ -72,7 +75,7 @@ async fn an_event_tells_all_but_secrets() {
     assert_eq!(
         result,
         json!({
-            "agentId": "main", "callId": "call-1", "tool": "Put", "toolName": "Put", "taskId": "t-7",
+            "agentId": "main", "callId": id, "toolCallId": "call-1", "tool": "Put", "toolName": "Put", "taskId": "t-7",
             "result": args, "isError": false, "exit": null, "wall": null, "notes": mended, "spill": null
         })
     );

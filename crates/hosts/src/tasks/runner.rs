@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use helve_contract::{
     Call, Error, Result,
+    ids::{self, Named},
     ports::{Command, Host, Signal, TaskId, TaskInfo, TaskOutput, Tasks, Until},
 };
 use tokio::{
@@ -93,13 +94,13 @@ impl Runner {
 
     fn find(&self, call: &Call, id: &TaskId) -> Result<Arc<Task>> {
         let tasks = self.tasks();
-        let mut own = tasks.iter().filter(|entry| entry.task.session == call.session.id);
-        if let Some(entry) = own.find(|entry| entry.task.id == *id) {
-            return Ok(entry.task.clone());
+        let own = || tasks.iter().map(|entry| &entry.task).filter(|task| task.session == call.session.id);
+        if let Named::One(task) = ids::find(&id.0, own().map(|task| (task.id.0.as_str(), None, task))) {
+            return Ok(task.clone());
         }
-        let own = tasks.iter().filter(|entry| entry.task.session == call.session.id);
-        let ids: Vec<_> = own.map(|entry| entry.task.id.0.clone()).collect();
-        let others = if ids.is_empty() { "there are none".to_owned() } else { format!("there are {}", ids.join(", ")) };
+        let known: Vec<_> = own().map(|task| task.id.0.clone()).collect();
+        let others =
+            if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
         let shown: String = id.0.chars().take(64).collect();
         Err(Error::failed(format!("no task `{}` in this session; {others}", shown.escape_debug())))
     }
@@ -159,12 +160,6 @@ fn tell(call: &Call, task: &Task) {
     }
 }
 
-fn new_id() -> Result<TaskId> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Internal(anyhow::Error::new(error)))?;
-    Ok(TaskId(format!("{:016x}", u64::from_ne_bytes(bytes))))
-}
-
 #[async_trait]
 impl Tasks for Runner {
     async fn start(&self, call: &Call, command: Command, timeout: Option<Duration>, label: &str) -> Result<TaskId> {
@@ -173,7 +168,7 @@ impl Tasks for Runner {
         self.make_room(&session)?;
         let process = self.host.spawn(&command).await?;
         let (orders, inbox) = mpsc::channel(16);
-        let task = Arc::new(Task::new(&session, new_id()?, label, process.level(), orders));
+        let task = Arc::new(Task::new(&session, TaskId(ids::new_id()), label, process.level(), orders));
         let folder = self.folder().to_owned();
         let driver = tokio::spawn({
             let task = task.clone();

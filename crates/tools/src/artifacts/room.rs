@@ -38,6 +38,12 @@ impl<'a> Room<'a> {
         &self.errand.run
     }
 
+    /// The name of the run for people.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.errand.label
+    }
+
     /// The task of the agent that calls.
     pub fn task(&self) -> Result<&str> {
         self.errand.task.as_deref().ok_or_else(|| Error::failed("this agent works on no task"))
@@ -210,7 +216,7 @@ impl<'a> Room<'a> {
             Some(RunState { status: RunStatus::Planning | RunStatus::PlanReview, .. }) | None => Ok(()),
             Some(state) => Err(Error::failed(format!(
                 "the plan of run `{}` can no longer be changed, because the run is {}; what is missing is added by a change request",
-                self.errand.run, state.status
+                self.errand.label, state.status
             ))),
         }
     }

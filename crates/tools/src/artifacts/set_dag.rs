@@ -29,7 +29,7 @@ impl Tool for SetDag {
         let room = Room::of(call)?;
         let dag = completed(self.dag, &room, call)?;
         if dag.run_id != room.run() {
-            return Err(Error::failed(format!("the graph is of run `{}`, and this is `{}`", dag.run_id, room.run())));
+            return Err(Error::failed(format!("the graph is of run `{}`, and this is `{}`", dag.run_id, room.label())));
         }
         for node in &dag.nodes {
             room::task_id(&node.id)?;
@@ -59,7 +59,9 @@ fn completed(mut dag: Map<String, Value>, room: &Room<'_>, call: &Call) -> Resul
     let refineries = nodes.iter().filter(|node| node["type"] == "refinery" || node["type"] == "Refinery").count();
     let counted = (nodes.len() - refineries, refineries);
     dag.entry("version").or_insert(json!(1));
-    dag.entry("runId").or_insert(json!(room.run()));
+    if dag.get("runId").is_none_or(|it| *it == room.label()) {
+        dag.insert("runId".into(), json!(room.run()));
+    }
     let metadata = dag.entry("metadata").or_insert_with(|| json!({}));
     let metadata = metadata.as_object_mut().ok_or_else(|| Error::argument("dag.metadata", "must be an object"))?;
     metadata.entry("createdAt").or_insert(json!(call.now()));

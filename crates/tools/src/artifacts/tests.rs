@@ -36,6 +36,7 @@ fn call_for(run: &Run, task: Option<&str>) -> Call {
     let mut session = Session::new("agent-1", nowhere, Ports::new(Arc::new(NoHost)));
     session.errand = Some(Errand {
         run: "run-1".into(),
+        label: "run-1".into(),
         task: task.map(str::to_owned),
         attempt: 1,
         branch: None,

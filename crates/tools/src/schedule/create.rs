@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helve_contract::{
-    Call, Effects, Error, Port, PortSet, Result, Tool,
+    Call, Effects, Error, Port, PortSet, Result, Tool, ids,
     ports::{Cadence, Missed, Notification, Schedule, ScheduleStatus},
 };
 use schemars::JsonSchema;
@@ -72,7 +72,7 @@ pub(super) async fn made(call: &Call, goal: String, cadence: Cadence) -> Result<
         None => (Some(session.id.clone()), session.scheduling.channel.clone()),
     };
     Ok(Schedule {
-        id: super::uuid()?,
+        id: ids::new_id(),
         user: super::user(call)?.to_owned(),
         name: None,
         goal,

@@ -20,8 +20,6 @@ pub use edit::{Edit, Switch};
 pub use runs::{Chunk, History, RunOutput, Runs};
 pub use search::{Page, Search};
 
-use std::fmt::Write;
-
 use helve_contract::{
     Call, Error, Reply, Result,
     jiff::Timestamp,
@@ -35,22 +33,6 @@ const LONGEST_GOAL: usize = 8_000;
 const LONGEST_NAME: usize = 200;
 /// How much of a goal is shown.
 const SHOWN_GOAL: usize = 500;
-
-/// A random UUID, version 4.
-pub fn uuid() -> Result<String> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut id = String::with_capacity(36);
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            id.push('-');
-        }
-        let _ = write!(id, "{byte:02x}");
-    }
-    Ok(id)
-}
 
 /// The ids of sessions that run a schedule apart from any conversation begin so.
 pub const RUN_PREFIX: &str = "scheduled:";

@@ -36,7 +36,7 @@ impl Webhook {
 
     async fn post(&self, call: &Call, body: &Value) -> Result<()> {
         // The same id for every try, so that the other side can tell a repetition.
-        let id = format!("{}-{}", header(&call.session.id), header(&call.id));
+        let id = format!("{}-{}", header(&call.session.id), call.uuid);
         let mut request = Request::post_json(self.url.as_str(), body).header("X-Webhook-Id", id);
         if let Some(secret) = &self.secret {
             let signature = sign(secret.as_bytes(), &request.body);

@@ -156,7 +156,7 @@ impl Chat {
     /// Opens the conversation; whether it was there before.
     async fn open(bench: Arc<Bench>, wanted: Wanted, dialect: Option<String>) -> Result<(Self, bool), Fault> {
         let screen = Screen::new(Look::of(&io::stdout()), io::stdout());
-        let input = Input::new(screen.clone(), Some(bench.state().join("chat.history")));
+        let input = Input::new(screen.clone(), Some(bench.tenant_dir().join("chat.history")));
         let stop = Arc::new(Notify::new());
         let knobs = bench.knobs().clone();
         let person =

@@ -75,7 +75,8 @@ impl Export {
         setup::runtime()?.block_on(async {
             let room = Room::of(&visitor)?;
             let kept = room.bytes(PLACE).await?;
-            let kept = kept.ok_or_else(|| Fault::failed(format!("the captain of {run} has drafted nothing")))?;
+            let kept =
+                kept.ok_or_else(|| Fault::failed(format!("the captain of {} has drafted nothing", run.label)))?;
             let memory = Memory::new();
             memory.restore(&kept).await?;
             let written =

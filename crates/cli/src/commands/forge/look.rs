@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::forge::Home;
+use helve_agent::forge::{Home, Run};
 use helve_contract::events::{Event, EventRecord};
 use helve_tools::artifacts::{
     ChangeRequest, Dag, DagStatus, NodeKind, RequestStatus, Room, RunState, RunStatus, Status,
@@ -63,7 +63,7 @@ impl Args {
                 if self.json {
                     say!("{}", seen.json(run));
                 } else {
-                    say!("{}", seen.text(run, self.run.is_some()));
+                    say!("{}", seen.text(&run.label, self.run.is_some()));
                 }
             }
             Ok(ExitCode::SUCCESS)
@@ -82,9 +82,9 @@ impl Args {
             loop {
                 let seen = see(&home, &run).await?;
                 match &mut canvas {
-                    Some(canvas) => canvas.draw(&run, &seen)?,
+                    Some(canvas) => canvas.draw(&run.label, &seen)?,
                     None => {
-                        let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run, true) };
+                        let text = if self.json { seen.json(&run).to_string() } else { seen.text(&run.label, true) };
                         for line in news(&before, &text) {
                             say!("{line}");
                         }
@@ -110,7 +110,7 @@ fn news<'a>(before: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// Looks at a run.
-pub(crate) async fn see(home: &Home, run: &str) -> Result<Seen, Fault> {
+pub(crate) async fn see(home: &Home, run: &Run) -> Result<Seen, Fault> {
     let call = visitor(home, run);
     let room = Room::of(&call)?;
     let dag = match room.bytes("dag.json").await? {
@@ -150,10 +150,10 @@ impl Seen {
         self.state.as_ref().is_none_or(|it| it.status != RunStatus::Executing)
     }
 
-    fn json(&self, run: &str) -> serde_json::Value {
+    fn json(&self, run: &Run) -> serde_json::Value {
         let open: Vec<_> =
             self.requests.iter().map(|it| json!({ "id": it.id, "title": it.title, "status": it.status })).collect();
-        json!({ "runId": run, "state": self.state, "tasks": self.status.as_ref().map(|it| &it.nodes), "changeRequests": open })
+        json!({ "runId": run.id, "label": run.label, "state": self.state, "tasks": self.status.as_ref().map(|it| &it.nodes), "changeRequests": open })
     }
 
     /// How the run stands, in a line.

@@ -9,8 +9,11 @@ mod work;
 use std::{process::ExitCode, sync::Arc};
 
 use clap::Subcommand;
-use helve_agent::forge::Home;
-use helve_contract::{Call, PathRules, Ports, Reading, Session, Workspace};
+use helve_agent::forge::{Home, Run};
+use helve_contract::{
+    Call, PathRules, Ports, Reading, Session, Workspace,
+    ids::{self, Named},
+};
 use helve_tools::artifacts::{ChangeRequest, RequestStatus, Room};
 
 // For those who show and run planned runs elsewhere.
@@ -121,7 +124,7 @@ impl One {
         let home = home(&self.choice.settings()?)?;
         let run = known(&home, &self.run)?;
         std::fs::write(stop_file(&home, &run)?, "")?;
-        say!("the executor of {run} will stop its agents and end");
+        say!("the executor of {} will stop its agents and end", run.label);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -143,21 +146,29 @@ pub(crate) fn home(settings: &Settings) -> Result<Home, Fault> {
             settings.workspace.display()
         )));
     }
-    Ok(Home::of(&settings.workspace)?)
+    Ok(Home::of(&settings.workspace, &settings.config.store.tenant, &setup::user(settings))?)
 }
 
-/// A run that exists.
-pub(crate) fn known(home: &Home, run: &str) -> Result<String, Fault> {
+/// A run that exists, by its label, its id, or the beginning or end of its id.
+pub(crate) fn known(home: &Home, run: &str) -> Result<Run, Fault> {
     let runs = home.runs();
-    if runs.iter().any(|it| it == run) {
-        return Ok(run.to_owned());
+    match ids::find(run, runs.iter().map(|it| (it.id.as_str(), Some(it.label.as_str()), it))) {
+        Named::One(run) => return Ok(run.clone()),
+        Named::Several => {
+            return Err(Fault::usage(format!(
+                "several runs have an id that begins or ends with `{run}`; write more of it, or the label"
+            )));
+        }
+        Named::Nothing => {}
     }
-    let there = if runs.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", runs.join(", ")) };
+    let labels: Vec<_> = runs.iter().map(|it| it.label.as_str()).collect();
+    let there =
+        if labels.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", labels.join(", ")) };
     Err(Fault::usage(format!("there is no run `{run}`; {there}")))
 }
 
 /// A call that looks at a run's artifacts, and reaches nothing else.
-pub(crate) fn visitor(home: &Home, run: &str) -> Call {
+pub(crate) fn visitor(home: &Home, run: &Run) -> Call {
     let nothing = Workspace::new([], PathRules::default(), Reading::Absolute);
     let mut session = Session::new("forge", nothing, Ports::new(Arc::new(helve_hosts::Local::new())));
     session.errand = Some(home.errand(run, ""));

@@ -8,16 +8,16 @@ use std::{
 
 use helve_agent::{
     Agent, Event, Need, Workshop as _,
-    forge::{Diary, Home},
+    forge::{Diary, Home, Run},
     prompt,
 };
-use helve_contract::{Errand, Session, ports::ExpectedVersion};
+use helve_contract::{Errand, Session, ids, ports::ExpectedVersion};
 use helve_hosts::memory::Memory;
 use helve_tools::artifacts::{Phase, Room, RunState, RunStatus, name};
 
 use tokio::sync::Notify;
 
-use super::{Choice, draft, home, visitor};
+use super::{Choice, draft, home, known, visitor};
 use crate::{
     commands::run::Limits,
     fault::{Fault, Outcome},
@@ -62,18 +62,23 @@ impl Args {
         }
         let settings = self.choice.settings_quietly(self.limits.flags())?;
         let home = home(&settings)?;
-        let run = self.run.clone().unwrap_or_else(|| free(&home));
-        name("run", &run)?;
+        if let Some(text) = &self.run {
+            name("run", text)?;
+        }
         let runtime = setup::runtime()?;
         let bench = Bench::new(settings, &helve_dialects::forge(), &runtime)?;
         runtime.block_on(async {
             bench.find_model(None).await?;
+            let run = match &self.run {
+                Some(text) => wanted(&home, text)?,
+                None => home.create_next()?,
+            };
             let visitor = visitor(&home, &run);
             let (room, errand) = (Room::of(&visitor)?, visitor.errand()?);
             // Two captains of one run would overwrite each other's plan.
             errand.artifacts.claim().await?;
             begin(&room, &home, &run).await?;
-            let captain = Captain::called(&bench, &home, errand).await?;
+            let captain = Captain::called(&bench, &home, &run, errand).await?;
             draft::load(&room, &captain.memory).await?;
             let mut kept = Vec::new();
             let mut words = match self.prompt {
@@ -95,10 +100,22 @@ impl Args {
     }
 }
 
-/// A name that no run has.
-fn free(home: &Home) -> String {
-    let taken = home.runs();
-    (1..=taken.len() + 1).map(|number| format!("plan-{number}")).find(|name| !taken.contains(name)).unwrap_or_default()
+/// The run that a text names, or a new one with this label.
+fn wanted(home: &Home, text: &str) -> Result<Run, Fault> {
+    if home.runs().iter().any(|it| it.label == text) || ids::is_id(text) {
+        return known(home, text);
+    }
+    created(home, text)
+}
+
+/// A new run with this label.
+pub(super) fn created(home: &Home, label: &str) -> Result<Run, Fault> {
+    home.create(label).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Fault::usage(format!(
+            "another user of this repository has a run with the label `{label}`; choose another one with --run"
+        )),
+        _ => error.into(),
+    })
 }
 
 /// A captain, and what it drafts in.
@@ -112,10 +129,10 @@ struct Captain {
 }
 
 impl Captain {
-    async fn called(bench: &Arc<Bench>, home: &Home, errand: &Errand) -> Result<Self, Fault> {
-        let run = errand.run.as_str();
+    async fn called(bench: &Arc<Bench>, home: &Home, run: &Run, errand: &Errand) -> Result<Self, Fault> {
         let need = Need {
-            id: format!("{run}-captain"),
+            id: format!("{}-captain", run.id),
+            label: Some(format!("{}-captain", run.label)),
             dialect: Some("forge".into()),
             agent: Some("captain".into()),
             role: Some("captain".into()),
@@ -127,7 +144,7 @@ impl Captain {
         let (engine, seat) = bench.equip(&need)?;
         let memory = setup::drafting(bench.settings(), &seat);
         let mut session = seat.within(seat.workspace.clone());
-        session.draft = Some(Arc::new(memory.session(&need.id)));
+        session.draft = Some(Arc::new(memory.session(&seat.id)));
         let mut agent = Agent::new(engine, Arc::new(session), bench.model(None)?);
         agent.system = prompt::system(&agent.engine, &agent.session, CAPTAIN).await;
         agent.budget = bench.budget();
@@ -180,7 +197,7 @@ fn heard() -> Result<Option<String>, Fault> {
     Ok((read > 0 && !line.trim().is_empty()).then(|| line.trim().to_owned()))
 }
 
-async fn begin(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
+async fn begin(room: &Room<'_>, home: &Home, run: &Run) -> Result<(), Fault> {
     room.still_planning().await?;
     if room.state().await?.is_none() {
         room.keep_record("run-state.json", &planned(home, run), ExpectedVersion::Absent).await?;
@@ -189,12 +206,13 @@ async fn begin(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
 }
 
 /// Says what there is now.
-async fn finish(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
+async fn finish(room: &Room<'_>, home: &Home, run: &Run) -> Result<(), Fault> {
     if room.bytes("dag.json").await?.is_none() {
-        say!("{run} has no graph yet; go on with: helve forge plan --run {run}");
+        say!("{0} has no graph yet; go on with: helve forge plan --run {0}", run.label);
         return Ok(());
     }
     let (tasks, refineries) = finalized(room, home, run).await?;
+    let run = &run.label;
     say!(
         "{run}: {tasks} tasks and {refineries} refineries; look at .forge/artifacts/{run}, then: helve forge run {run}"
     );
@@ -202,7 +220,7 @@ async fn finish(room: &Room<'_>, home: &Home, run: &str) -> Result<(), Fault> {
 }
 
 /// The plan is whole and waits for a person: notes it, and says how many tasks and refineries there are.
-pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &str) -> Result<(usize, usize), Fault> {
+pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &Run) -> Result<(usize, usize), Fault> {
     let dag = room.dag().await?;
     let (tasks, refineries) = dag.counts();
     Diary::open(home, run)?.finalized(tasks, refineries, room.names("specs").await?.len());
@@ -220,6 +238,6 @@ pub(super) async fn finalized(room: &Room<'_>, home: &Home, run: &str) -> Result
     Ok((tasks, refineries))
 }
 
-fn planned(home: &Home, run: &str) -> RunState {
-    RunState::planned(run, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now())
+fn planned(home: &Home, run: &Run) -> RunState {
+    RunState::planned(&run.id, &home.repo().display().to_string(), helve_contract::jiff::Timestamp::now())
 }

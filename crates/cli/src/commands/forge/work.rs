@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::forge::{Diary, Executor, Home, Settings as Executing, Summary};
-use helve_contract::{CancellationToken, Error, Tool as _, events::ArtifactKind};
+use helve_agent::forge::{Diary, Executor, Home, Run, Settings as Executing, Summary};
+use helve_contract::{CancellationToken, Error, Tool as _, events::ArtifactKind, ids};
 use helve_tools::artifacts::{CreateSpec, CreateTask, Room, RunStatus, SetDag};
 
 use super::{Choice, home, known, visitor};
@@ -47,7 +47,7 @@ pub(super) struct Args {
 }
 
 /// The file whose presence stops a run's executor.
-pub(crate) fn stop_file(home: &Home, run: &str) -> Result<PathBuf, Fault> {
+pub(crate) fn stop_file(home: &Home, run: &Run) -> Result<PathBuf, Fault> {
     Ok(home.events(run)?.with_file_name("stop"))
 }
 
@@ -94,7 +94,7 @@ impl From<Untaken> for Fault {
 
 /// Takes a run up in this process: from here on nobody else can execute in the repository. The bench must have found its
 /// model. What comes back does nothing before it is given to [`execute`].
-pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &str, how: &How) -> Result<Executor, Untaken> {
+pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &Run, how: &How) -> Result<Executor, Untaken> {
     let base = how.base.clone().map_or_else(|| checked_out(home.repo()), Ok).map_err(Untaken::Fault)?;
     let executing = Executing {
         parallel: how.parallel.clamp(1, 16),
@@ -117,7 +117,7 @@ pub(crate) fn take_up(bench: &Arc<Bench>, home: &Home, run: &str, how: &How) -> 
 /// Executes a run until all is merged, or somebody must decide. It ends early when `cancel` is cancelled, and when
 /// `helve forge cancel` asks for it; its agents get a moment to end.
 pub(crate) async fn execute(executor: &Executor, cancel: &CancellationToken) -> Result<Summary, Fault> {
-    let stop = stop_file(executor.home(), executor.run_id())?;
+    let stop = stop_file(executor.home(), executor.planned_run())?;
     let watch = async {
         while !stop.exists() {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -150,7 +150,7 @@ impl Args {
         let summary = runtime.block_on(async {
             bench.find_model(None).await?;
             let executor = take_up(&bench, &home, &run, &how)?;
-            say!("executing {run}; watch it with: helve forge watch {run}");
+            say!("executing {0}; watch it with: helve forge watch {0}", run.label);
             let cancel = CancellationToken::new();
             let asked = async {
                 tokio::select! {
@@ -169,7 +169,7 @@ impl Args {
             Ok::<_, Fault>(summary)
         })?;
         runtime.shutdown_background();
-        Ok(told(&run, &summary))
+        Ok(told(&run.label, &summary))
     }
 }
 
@@ -200,15 +200,22 @@ fn checked_out(repo: &Path) -> Result<String, Fault> {
 }
 
 /// A plan from a folder becomes a run: checked as if its captain had written it.
-async fn imported(home: &Home, folder: &Path) -> Result<String, Fault> {
+async fn imported(home: &Home, folder: &Path) -> Result<Run, Fault> {
     let text = fs::read_to_string(folder.join("dag.json"))?;
-    let dag: serde_json::Map<_, _> =
+    let mut dag: serde_json::Map<_, _> =
         serde_json::from_str(&text).map_err(|error| Fault::usage(format!("dag.json does not parse: {error}")))?;
     let named = folder.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let run = dag.get("runId").and_then(|it| it.as_str()).map_or(named, str::to_owned);
-    let call = visitor(home, helve_tools::artifacts::name("run", &run)?);
-    let room = Room::of(&call)?;
+    // The id of a run says nothing here: the plan becomes a run of its own.
+    let label = dag.get("runId").and_then(|it| it.as_str()).filter(|it| !ids::is_id(it)).map_or(named, str::to_owned);
+    dag.remove("runId");
+    helve_tools::artifacts::name("run", &label)?;
+    let run = match home.runs().into_iter().find(|it| it.label == label) {
+        Some(run) => run,
+        None => super::plan::created(home, &label)?,
+    };
+    let call = visitor(home, &run);
     // An import that was cut off is done again; its last step is the graph.
+    let room = Room::of(&call)?;
     if room.bytes("dag.json").await?.is_some() {
         return Ok(run);
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use helve_agent::Need;
-use helve_contract::{Call, Effects, Session, Spec};
+use helve_contract::{Call, Effects, Session, Spec, ids};
 use helve_engine::{Basis, Engine, Explanation, Mode, Outcome};
 use helve_runtime::Caller;
 use serde::Deserialize;
@@ -128,7 +128,8 @@ impl Explainer {
             return Ok((engine.clone(), session.clone()));
         }
         let need = Need {
-            id: format!("policy-{dialect}-{}", mode.name()),
+            id: ids::new_id(),
+            label: Some(format!("policy-{dialect}-{}", mode.name())),
             dialect: Some(dialect.to_owned()),
             mode: Some(mode),
             ..Need::default()

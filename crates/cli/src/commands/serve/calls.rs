@@ -9,14 +9,14 @@ use std::{
 };
 
 use helve_agent::{Need, Workshop as _};
-use helve_contract::{Call, CancellationToken, Reply, Session};
+use helve_contract::{Call, CancellationToken, Reply, Session, ids};
 use helve_engine::Engine;
 use helve_runtime::Caller;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::say::No;
-use crate::{setup, state, workshop::Bench};
+use crate::{setup, workshop::Bench};
 
 /// How many calls go on at once.
 const AT_ONCE: usize = 32;
@@ -89,15 +89,18 @@ impl Calls {
         if let Some((engine, session)) = made.get(&key) {
             return Ok((engine.clone(), session.clone()));
         }
-        let id = state::random_id().map_err(No::broken)?;
-        let need = Need { dialect: Some(dialect.to_owned()), ..Need::default() };
+        let need = |label: &str| Need {
+            id: ids::new_id(),
+            label: Some(format!("{label}-{dialect}")),
+            dialect: Some(dialect.to_owned()),
+            ..Need::default()
+        };
         let pair = match consent {
             Consent::Given => {
-                let need = Need { id: format!("api-{dialect}-{id}"), ..need };
-                let opened = self.bench.session(need).caller(Caller::Program).build().map_err(No::broken)?;
+                let opened = self.bench.session(need("api")).caller(Caller::Program).build().map_err(No::broken)?;
                 (opened.engine, opened.session)
             }
-            Consent::Asked => self.bench.equip(&Need { id: format!("ask-{dialect}-{id}"), ..need })?,
+            Consent::Asked => self.bench.equip(&need("ask"))?,
         };
         made.insert(key, pair.clone());
         Ok(pair)

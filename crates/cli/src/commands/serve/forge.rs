@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helve_agent::forge::{Home, Summary};
+use helve_agent::forge::{Home, Run, Summary};
 use helve_contract::{
     CancellationToken,
     events::{ForgeEnded, ForgeStarted},
@@ -94,8 +94,8 @@ impl Site {
             // A folder that is no run is no reason to show none.
             if let Ok(seen) = forge::look::see(&home, &run).await {
                 let mut shown = brief(&run, &seen);
-                shown["title"] = title(&home, &run).await.unwrap_or_else(|| run.clone()).into();
-                shown["here"] = self.forge.is_running(&run).into();
+                shown["title"] = title(&home, &run).await.unwrap_or_else(|| run.label.clone()).into();
+                shown["here"] = self.forge.is_running(&run.id).into();
                 runs.push(shown);
             }
         }
@@ -104,15 +104,15 @@ impl Site {
 
     /// A run with its tasks, its change requests, and what its agents tell.
     pub(super) async fn forge_run(&self, run: &str) -> Result<Value, No> {
-        let home = self.home_of(run)?;
-        let seen = forge::look::see(&home, run)
+        let (home, run) = self.home_of(run)?;
+        let seen = forge::look::see(&home, &run)
             .await
             .map_err(|fault| No::conflict(format!("this run cannot be read: {fault}")))?;
-        let call = forge::visitor(&home, run);
+        let call = forge::visitor(&home, &run);
         let room = Room::of(&call)?;
-        let mut shown = brief(run, &seen);
-        shown["title"] = title(&home, run).await.unwrap_or_else(|| run.to_owned()).into();
-        shown["here"] = self.forge.is_running(run).into();
+        let mut shown = brief(&run, &seen);
+        shown["title"] = title(&home, &run).await.unwrap_or_else(|| run.label.clone()).into();
+        shown["here"] = self.forge.is_running(&run.id).into();
         let (mut tasks, mut walkthroughs) = (Vec::new(), Vec::new());
         if let Some(dag) = &seen.dag {
             for node in dag.order() {
@@ -140,7 +140,7 @@ impl Site {
         if order.parallel.is_some_and(|it| !(1..=16).contains(&it)) {
             return Err(No::bad("parallel must be from 1 to 16"));
         }
-        let home = self.home_of(run)?;
+        let (home, run) = self.home_of(run)?;
         if self.bench.endpoint().is_none() {
             return Err(No::no_model());
         }
@@ -153,41 +153,41 @@ impl Site {
             ask_about_changes: order.ask_about_changes,
             ..usual
         };
-        let executor = forge::take_up(&self.bench, &home, run, &how).map_err(|untaken| match untaken {
+        let executor = forge::take_up(&self.bench, &home, &run, &how).map_err(|untaken| match untaken {
             Untaken::Busy(why) => No::conflict(why),
             Untaken::Fault(fault) => No::conflict(fault.to_string()),
         })?;
-        let (cancel, hub, named) = (self.forge.closing.child_token(), self.hub.clone(), run.to_owned());
+        let (cancel, hub, named) = (self.forge.closing.child_token(), self.hub.clone(), run.clone());
         let stop = cancel.clone();
-        hub.tell(DIALECT, ForgeStarted { run: run.to_owned() });
+        hub.tell(DIALECT, ForgeStarted { run: run.label.clone() });
         let work = tokio::spawn(async move {
             let ended = forge::execute(&executor, &stop).await;
             // Whoever hears of the end finds the repository free.
             drop(executor);
             hub.tell(DIALECT, told(&named, ended));
         });
-        self.forge.lock().insert(run.to_owned(), (cancel, work));
-        Ok(json!({ "run": run }))
+        self.forge.lock().insert(run.id.clone(), (cancel, work));
+        Ok(json!({ "run": run.label, "id": run.id }))
     }
 
     /// Stops the executor of a run, here or in another process.
     pub(super) fn forge_cancel(&self, run: &str) -> Result<Value, No> {
-        let home = self.home_of(run)?;
-        if let Some((cancel, _)) = self.forge.lock().get(run) {
+        let (home, run) = self.home_of(run)?;
+        if let Some((cancel, _)) = self.forge.lock().get(&run.id) {
             cancel.cancel();
         }
-        if !self.forge.is_running(run) {
-            let stop = forge::stop_file(&home, run).map_err(No::broken)?;
+        if !self.forge.is_running(&run.id) {
+            let stop = forge::stop_file(&home, &run).map_err(No::broken)?;
             std::fs::write(stop, "").map_err(No::broken)?;
         }
-        Ok(json!({ "run": run }))
+        Ok(json!({ "run": run.label, "id": run.id }))
     }
 
     /// Lets a change request into the plan, or turns it down.
     pub(super) async fn forge_decide(&self, run: &str, request: &str, body: &[u8]) -> Result<Value, No> {
         let Decision { answer } = parsed(body)?;
-        let home = self.home_of(run)?;
-        let call = forge::visitor(&home, run);
+        let (home, run) = self.home_of(run)?;
+        let call = forge::visitor(&home, &run);
         let room = Room::of(&call)?;
         let all = ChangeRequest::all(&room).await?;
         if !all.iter().any(|it| it.front.id == request) {
@@ -212,18 +212,18 @@ impl Site {
     }
 
     /// Where a run is that exists.
-    fn home_of(&self, run: &str) -> Result<Home, No> {
+    fn home_of(&self, run: &str) -> Result<(Home, Run), No> {
         let missing = || No::missing("there is no such run; /api/forge lists them");
         name("run", run).map_err(|_| missing())?;
         let home = self.home()?.ok_or_else(missing)?;
-        forge::known(&home, run).map_err(|_| missing())?;
-        Ok(home)
+        let run = forge::known(&home, run).map_err(|_| missing())?;
+        Ok((home, run))
     }
 }
 
 /// How an execution ended.
-fn told(run: &str, ended: Result<Summary, Fault>) -> ForgeEnded {
-    let run = run.to_owned();
+fn told(run: &Run, ended: Result<Summary, Fault>) -> ForgeEnded {
+    let run = run.label.clone();
     match ended {
         Ok(it) => ForgeEnded {
             run,
@@ -249,7 +249,7 @@ fn told(run: &str, ended: Result<Summary, Fault>) -> ForgeEnded {
 }
 
 /// A run in a few words.
-fn brief(run: &str, seen: &Seen) -> Value {
+fn brief(run: &Run, seen: &Seen) -> Value {
     let count = |wanted: &[Status]| {
         let nodes = seen.status.iter().flat_map(|it| it.nodes.values());
         nodes.filter(|it| wanted.contains(&it.status)).count()
@@ -262,7 +262,8 @@ fn brief(run: &str, seen: &Seen) -> Value {
     ];
     let updated: Option<Timestamp> = times.into_iter().flatten().max();
     json!({
-        "id": run,
+        "id": run.label,
+        "uuid": run.id,
         "state": state,
         "tasks": {
             "total": seen.dag.as_ref().map_or(0, |it| it.nodes.len()),
@@ -275,7 +276,7 @@ fn brief(run: &str, seen: &Seen) -> Value {
 }
 
 /// What a run is about: the first heading of its first spec.
-async fn title(home: &Home, run: &str) -> Option<String> {
+async fn title(home: &Home, run: &Run) -> Option<String> {
     let call = forge::visitor(home, run);
     let room = Room::of(&call).ok()?;
     let first = room.names("specs").await.ok()?.into_iter().next()?;

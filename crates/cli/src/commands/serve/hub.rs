@@ -268,6 +268,7 @@ mod tests {
         record(ToolCall {
             agent_id: "main".into(),
             call_id: id.into(),
+            tool_call_id: String::new(),
             tool: "bash".into(),
             tool_name: "bash".into(),
             task_id: None,
@@ -282,6 +283,7 @@ mod tests {
         ToolResult {
             agent_id: "main".into(),
             call_id: id.into(),
+            tool_call_id: String::new(),
             tool: tool.into(),
             tool_name: tool.into(),
             task_id: None,

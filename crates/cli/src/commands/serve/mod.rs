@@ -41,7 +41,7 @@ use super::{
 use crate::{
     fault::{Fault, Outcome},
     notify::Told,
-    remark, setup, state,
+    remark, setup,
     workshop::{Bench, Reach, Somebody},
 };
 use board::Board;
@@ -105,7 +105,7 @@ impl Args {
     async fn serve(&self, bench: &Arc<Bench>, at: SocketAddr) -> Result<(), Fault> {
         let listener = TcpListener::bind(at).await.map_err(|error| self.wrong(&error))?;
         let at = listener.local_addr()?;
-        let pass = Pass::open(&bench.state().join("serve.token"), at.port())?;
+        let pass = Pass::open(&bench.tenant_dir().join("serve.token"), at.port())?;
         let closing = CancellationToken::new();
         let hub = Arc::new(Hub::new());
         let ear = hub.clone();
@@ -193,7 +193,7 @@ async fn background(bench: &Arc<Bench>, site: &Site) {
 /// The tools for clients that speak MCP. Where a client cannot ask its user, the page is asked.
 fn house(bench: &Arc<Bench>, board: &Arc<Board>) -> Result<House, Fault> {
     let approver = Arc::new(ElicitApprover::or(board.clone()).timeout(bench.patience()));
-    let opened = mcp::client_session(bench, format!("mcp-{}", state::random_id()?), &approver, Some(board.clone()))?;
+    let opened = mcp::client_session(bench, &approver, Some(board.clone()))?;
     let settings = bench.settings();
     let options = Options {
         instructions: Some(mcp::instructions(&opened)),
