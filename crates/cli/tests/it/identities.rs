@@ -50,7 +50,7 @@ fn copying(together: usize) -> Script {
         let said: Vec<&Value> = messages.iter().filter(|it| it["role"] == "assistant").collect();
         let has_called = |name: &str| said.iter().any(|it| it.to_string().contains(&format!("\"name\":\"{name}\"")));
         if said.is_empty() {
-            return Step::call("bash", json!({ "command": "cat README; cp README copy.txt; echo mine > /tmp/own" }));
+            return Step::call("bash", json!({ "command": "cat README; cp README copy.txt; date +%s%N > stamp.txt; echo mine > /tmp/own" }));
         }
         let result = messages.iter().find(|it| it["role"] == "tool").map(|it| it["content"].to_string());
         let mut here = here.lock().unwrap();
@@ -249,7 +249,7 @@ fn a_tenant_sees_nothing_of_another() {
     let call = |tenant: &str, tool: &str, args: &str| of(tenant, &["call", tool, args, "--dialect", "oxydra"]);
     assert_eq!(call("acme", "memory_save", r#"{"content":"the plumber comes on Tuesday"}"#).code, 0);
     assert_eq!(call("acme", "file_write", r#"{"path":"/tmp/own.txt","content":"of acme"}"#).code, 0);
-    let create = r#"{"goal":"water the ferns","cadence_type":"interval","cadence":"3600"}"#;
+    let create = r#"{"goal":"water the ferns","cadence_type":"cron","cadence_value":"0 9 * * *"}"#;
     let made = call("acme", "schedule_create", create);
     assert_eq!(made.code, 0, "{}{}", made.out, made.err);
     assert_eq!(of("acme", &["run", "Hello?"]).code, 0);
