@@ -370,7 +370,8 @@ impl Words {
         let Some(program) = program else { return Hit::Perhaps };
         let Some((wanted, arguments)) = self.words.split_first() else { return Hit::No };
         if base_name(program) != base_name(wanted) {
-            let runs = command.layer == Layer::Program && !only_looks(command);
+            let finds = ["command", "type", "which", "whereis"].contains(&base_name(program));
+            let runs = command.layer == Layer::Program && !only_looks(command) && !finds;
             return if runs && mentions(command, base_name(program), &self.words) { Hit::Perhaps } else { Hit::No };
         }
         let starts = past_options(rest).into_iter();
