@@ -85,8 +85,7 @@ fn a_sub_agent_cannot_end_plan_mode() {
     let desk = model.at(desk);
     let ran = desk.fed(&["chat", "--mode", "plan"], "plan it\ny\ny\ny\n");
     let results = model.results();
-    assert!(results.iter().any(|it| it.contains("a sub-agent cannot end plan mode")), "{results:?} {}", ran.out);
-    assert_eq!(results.iter().filter(|it| it.contains("in plan mode")).count(), 2, "{results:?}");
+    assert!(results.last().is_some_and(|it| it.contains("this session is in plan mode")), "{results:?} {}", ran.out);
     assert!(!file.exists() && !ran.out.contains("go on with this plan?"), "{}", ran.out);
 }
 

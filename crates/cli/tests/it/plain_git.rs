@@ -37,7 +37,7 @@ const FIXTURE: &str = "git init -q . && echo 1 > a && echo s > .gitignore.x && g
 const EVIL: &str =
     "git init -q evil; git -C evil commit -q --allow-empty -m x; git -C evil config core.fsmonitor '@RUN@;false'; ";
 
-const PLANTS: [Plant; 66] = [
+const PLANTS: [Plant; 67] = [
     plant("fsmonitor", "git config core.fsmonitor '@RUN@;false'", "git status"),
     plant("fsmonitor-written", "printf '[CORE]FSMonitor=\"@RUN@;false\"\\n' >> .git/config", "git status"),
     plant(
@@ -225,6 +225,12 @@ const PLANTS: [Plant; 66] = [
         "rebase-steps",
         "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo 'exec @RUN@' >> .git/rebase-merge/git-rebase-todo",
         "git rebase --continue",
+    ),
+    // Sorted first, so that a check that fails at it leaves all others.
+    plant(
+        "a-name-that-is-no-text",
+        "d=$(printf 'r\\377x'); git init -q $d; git -C $d config core.fsmonitor '@RUN@;false'",
+        "cd r*x; git status",
     ),
     // `hb` is a bare repository with dangerous settings that is part of the project.
     plant("project-link", "mkdir l; echo 'gitdir: ../hb' > l/.git", "cd l; git status"),
