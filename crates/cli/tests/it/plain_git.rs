@@ -274,7 +274,7 @@ const PLANTS: [Plant; 67] = [
     plant("included-file", "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > inc.cfg", "git status"),
     plant(
         "included-replaced",
-        "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; mv -f c inc.cfg; rm -f inc.cfg; cp c inc.cfg",
+        "printf '[core]\\n\\tfsmonitor = \"@RUN@;false\"\\n' > c; cp c d; mv -f d inc.cfg; rm -f inc.cfg; cp c inc.cfg",
         "git status",
     ),
     plant(
