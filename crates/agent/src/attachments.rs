@@ -35,10 +35,8 @@ pub(crate) async fn parts(engine: &Engine, session: &Arc<Session>, files: &[Atta
 /// Stores the files of a turn as blobs. Where nothing is stored they stay in memory, and end with the process.
 pub(crate) async fn store(session: &Session, files: Vec<Attachment>) -> Result<Vec<StoredAttachment>> {
     let ports = &session.ports;
-    let (in_memory, to_store) = match session.stores_attachments() && ports.channels.takes_attachments() {
-        true => (Vec::new(), files),
-        false => (files, Vec::new()),
-    };
+    let is_stored = session.stores_attachments() && ports.channels.takes_attachments();
+    let (in_memory, to_store) = if is_stored { (Vec::new(), files) } else { (files, Vec::new()) };
     let stored = StoredAttachment::store(&*ports.blobs, to_store).await?;
     ports.channels.set_attachments(&session.id, in_memory);
     Ok(stored)
