@@ -449,7 +449,7 @@ async fn acknowledged_artifacts_survive_a_kill() {
             }
             true
         };
-        for _ in 0..1 + kill * 7 % 11 {
+        for _ in 0..=(kill * 7 % 11) {
             assert!(hear(lines.next()), "the writer ended by itself in round {kill}");
         }
         let moment = std::time::Instant::now() + Duration::from_micros(kill * 977 % 4000);
