@@ -74,7 +74,8 @@ pub(crate) async fn numbers_begin_at_one_and_have_no_gaps<M: Maker>() {
 }
 
 pub(crate) async fn streams_are_numbered_apart<M: Maker>() {
-    let events = M::default().events();
+    let maker = M::default();
+    let events = maker.events();
     events.append("a", vec![event("a1")]).await.unwrap();
     events.append("b", vec![event("b1"), event("b2")]).await.unwrap();
     events.append("a", vec![event("a2")]).await.unwrap();
@@ -88,7 +89,8 @@ pub(crate) async fn streams_are_numbered_apart<M: Maker>() {
 }
 
 pub(crate) async fn every_event_comes_back_as_it_was_written<M: Maker>() {
-    let events = M::default().events();
+    let maker = M::default();
+    let events = maker.events();
     let samples: Vec<EventRecord> =
         include_str!("../fixtures/events.ndjson").lines().map(|it| serde_json::from_str(it).unwrap()).collect();
     let mut sent: Vec<NewEvent> = samples
@@ -145,7 +147,8 @@ pub(crate) async fn a_reader_that_resumes_misses_nothing_and_reads_nothing_twice
 }
 
 pub(crate) async fn the_tail_is_the_last_events_in_order<M: Maker>() {
-    let events = M::default().events();
+    let maker = M::default();
+    let events = maker.events();
     assert_eq!(events.tail("s", 3).await.unwrap(), []);
     events.append("s", (0..10).map(event).collect()).await.unwrap();
     assert_eq!(seqs(&events.tail("s", 3).await.unwrap()), [8, 9, 10]);
