@@ -125,7 +125,7 @@ fn no_accepted_post_is_lost_however_often_the_server_is_killed() {
         *sent += 1;
         // The sender tries again where it heard nothing, and sometimes also where it did.
         let id = format!("delivery {text}");
-        for _ in 0..1 + *sent % 2 {
+        for _ in 0..=(*sent % 2) {
             if post(site, &text, &[("Idempotency-Key", &id)]).status == 202 && !taken.contains(&text) {
                 taken.push(text.clone());
             }
