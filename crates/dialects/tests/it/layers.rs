@@ -98,7 +98,8 @@ fn product_lines(layer: &str, extension: &str, matches: &Regex) -> Vec<String> {
                 let text = fs::read_to_string(&path).unwrap();
                 let product = text.split("#[cfg(test)]").next().unwrap_or_default();
                 let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
-                found.extend(lines.filter(|line| matches.is_match(line)).map(|line| format!("{path:?}: {line}")));
+                let lines = lines.filter(|line| matches.is_match(line));
+                found.extend(lines.map(|line| format!("{}: {line}", path.display())));
             }
         }
     }

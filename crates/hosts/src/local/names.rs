@@ -19,10 +19,10 @@ pub(crate) fn visible(name: &[u8]) -> String {
     for chunk in name.utf8_chunks() {
         for it in chunk.valid().chars() {
             // Writing to a string cannot fail.
-            _ = match (is_hidden(it), it as u32) {
-                (true, code @ ..0x100) => write!(shown, "\\x{code:02x}"),
-                (true, code) => write!(shown, "\\u{{{code:x}}}"),
-                (false, _) => shown.write_char(it),
+            _ = match is_hidden(it) {
+                true if it.is_control() => write!(shown, "\\x{:02x}", it as u32),
+                true => write!(shown, "{}", it.escape_unicode()),
+                false => shown.write_char(it),
             };
         }
         for byte in chunk.invalid() {
@@ -65,6 +65,7 @@ mod tests {
         assert_eq!(visible(b"\x1b[2Jx"), "\\x1b[2Jx");
         assert_eq!(visible("a\u{202e}txt.exe".as_bytes()), "a\\u{202e}txt.exe");
         assert_eq!(visible(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(visible("🏳️‍🌈 a\u{ad}b".as_bytes()), "🏳️‍🌈 a\\u{ad}b");
     }
 
     #[test]
