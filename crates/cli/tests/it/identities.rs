@@ -50,7 +50,10 @@ fn copying(together: usize) -> Script {
         let said: Vec<&Value> = messages.iter().filter(|it| it["role"] == "assistant").collect();
         let has_called = |name: &str| said.iter().any(|it| it.to_string().contains(&format!("\"name\":\"{name}\"")));
         if said.is_empty() {
-            return Step::call("bash", json!({ "command": "cat README; cp README copy.txt; date +%s%N > stamp.txt; echo mine > /tmp/own" }));
+            return Step::call(
+                "bash",
+                json!({ "command": "cat README; cp README copy.txt; date +%s%N > stamp.txt; echo mine > /tmp/own" }),
+            );
         }
         let result = messages.iter().find(|it| it["role"] == "tool").map(|it| it["content"].to_string());
         let mut here = here.lock().unwrap();
