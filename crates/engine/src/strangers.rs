@@ -116,10 +116,10 @@ impl Engine {
             reply.origin = None;
             return None;
         };
-        if call.session.taint.note(&origin.name) {
-            if let Err(error) = self.record_taint(&call.uuid, &call.session.agent, &origin.name) {
-                reply.notes.push(format!("the event could not be recorded: {error}"));
-            }
+        if call.session.taint.note(&origin.name)
+            && let Err(error) = self.record_taint(&call.uuid, &call.session.agent, &origin.name)
+        {
+            reply.notes.push(format!("the event could not be recorded: {error}"));
         }
         call.session.taint.addresses_in(&reply.text);
         let mut fence = None;
