@@ -14,7 +14,7 @@ payloads! { Record:
         /// The id of the call: a UUID.
         call_id: String = "callId",
         /// The id that the model or client gave the call. Others may have the same one.
-        tool_call_id: String = "toolCallId" [default],
+        tool_call_id: String = "toolCallId" [default, skip_serializing_if = "String::is_empty"],
         /// The tool.
         tool: String = "tool",
         /// The tool, by its other name in JSON.
@@ -38,7 +38,7 @@ payloads! { Record:
         /// The id of the call: a UUID.
         call_id: String = "callId",
         /// The id that the model or client gave the call. Others may have the same one.
-        tool_call_id: String = "toolCallId" [default],
+        tool_call_id: String = "toolCallId" [default, skip_serializing_if = "String::is_empty"],
         /// The tool.
         tool: String = "tool",
         /// The tool, by its other name in JSON.
