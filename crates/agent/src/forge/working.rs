@@ -278,7 +278,7 @@ impl Executor {
         }
         self.mark(task, Status::Failed).await?;
         let state = self.rest(room, task, &why, Fault::Task, not_before).await?;
-        self.tell(TaskFailed { task_id: task.to_owned(), error: why.to_string(), can_retry: !is_exhausted(&state) });
+        self.tell(TaskFailed { task_id: task.to_owned(), error: why.clone(), can_retry: !is_exhausted(&state) });
         self.tell_exhausted(&state);
         Ok(())
     }

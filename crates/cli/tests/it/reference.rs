@@ -118,7 +118,10 @@ fn the_pages_are_checked() {
     let folder = folder.to_str().unwrap();
     assert_eq!(desk.run(&["docs", "--check", folder]).code, 1);
     let ran = desk.run(&["docs", "--write", folder]);
-    assert_eq!(ran.all(), (0, "DESK/docs/tools.md\nDESK/docs/dialects.md\nDESK/docs/settings.md\n", ""));
+    assert_eq!(
+        ran.all(),
+        (0, "DESK/docs/tools.md\nDESK/docs/dialects.md\nDESK/docs/settings.md\nDESK/docs/events.md\n", "")
+    );
     assert_eq!(desk.run(&["docs", "--check", folder]).all(), (0, "", ""));
     fs::write(desk.path("docs/tools.md"), "old").unwrap();
     assert_eq!(

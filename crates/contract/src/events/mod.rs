@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn fields_that_are_left_out_have_a_type_that_says_so() {
         for field in EVENTS.iter().flat_map(|it| it.fields).filter(|it| it.is_optional) {
-            let is_option = field.rust_type.starts_with("Option") || ["Vec<String>", "String", "bool"].contains(&field.rust_type);
+            let is_option =
+                field.rust_type.starts_with("Option") || ["Vec<String>", "String", "bool"].contains(&field.rust_type);
             assert!(is_option, "{field:?}");
         }
     }

@@ -216,6 +216,12 @@ impl Desk {
         fs::read(file).unwrap()
     }
 
+    /// The content of a file that a reply names as saved.
+    pub(crate) fn saved_output(&self, shown: &str) -> String {
+        let name = Path::new(shown).file_name().unwrap();
+        fs::read_to_string(self.folder.path().join("spill").join(name)).unwrap()
+    }
+
     /// A schedule ran at 13:00, and said this.
     pub(crate) async fn ran(&self, schedule: &str, output: &str) {
         let schedule = self.store.schedule(&self.with_ids(schedule)).await.unwrap().unwrap();

@@ -90,7 +90,7 @@ async fn passages_of_a_page_say_how_much_they_are_and_where_the_rest_is() {
     assert!(reply.text.contains("these are the passages nearest to the prompt, "), "{}", reply.text);
     assert!(reply.text.contains(" of 276,016 bytes.]\n[the whole text of the page: "), "{}", reply.text);
     let file = reply.text.rsplit(": ").next().unwrap().trim_end_matches(']');
-    assert!(std::fs::read_to_string(file).unwrap().ends_with("The last line.\n"));
+    assert!(desk.saved_output(file).ends_with("The last line.\n"), "{file}");
 }
 
 #[tokio::test]

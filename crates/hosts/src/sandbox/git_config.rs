@@ -129,7 +129,7 @@ pub(super) fn included(config: &[u8]) -> Vec<String> {
 pub(super) fn strategy(options: &[u8]) -> Result<Option<String>, ()> {
     let entries = parse(options).ok_or(())?;
     let named = |entry: Entry| (entry.section == "options" && entry.name == "strategy").then_some(entry.value);
-    Ok(entries.into_iter().filter_map(named).last().flatten())
+    Ok(entries.into_iter().filter_map(named).next_back().flatten())
 }
 
 fn is_allowed(entry: &Entry, git_dir: &Path, root: &Path) -> bool {

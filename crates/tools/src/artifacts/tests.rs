@@ -14,7 +14,7 @@ use super::*;
 /// A run that this test holds.
 struct Run {
     artifacts: RunArtifacts,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Run {
@@ -22,7 +22,7 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         let artifacts = RunArtifacts::new(Arc::new(FileArtifacts::at(folder.path())), "run-1");
         artifacts.claim().await.unwrap();
-        Self { artifacts, _folder: folder }
+        Self { artifacts, folder }
     }
 
     async fn file(&self, path: &str) -> String {
@@ -186,11 +186,11 @@ async fn a_walkthrough_says_whose_words_it_is() {
 #[tokio::test]
 async fn who_has_lost_the_run_writes_nothing() {
     let run = planned().await;
-    let stale = Run { artifacts: run.artifacts.clone(), _folder: tempfile::tempdir().unwrap() };
+    let stale = Run { artifacts: run.artifacts.clone(), folder: tempfile::tempdir().unwrap() };
     let before = run.artifacts.list("").await.unwrap();
     let lease = run.artifacts.lease().unwrap();
     // The same folder, as another process sees it after this one is gone.
-    let other = RunArtifacts::new(Arc::new(FileArtifacts::at(run._folder.path())), "run-1");
+    let other = RunArtifacts::new(Arc::new(FileArtifacts::at(run.folder.path())), "run-1");
     assert!(matches!(other.claim().await, Err(Error::RunHeld(_))));
     run.artifacts.release().await.unwrap();
     other.claim().await.unwrap();

@@ -178,8 +178,7 @@ fn plain(it: char) -> impl Iterator<Item = char> {
         '\u{fb05}' | '\u{fb06}' => "st",
         '\u{ad}' => "-",
         it if it.is_whitespace() => " ",
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => "",
-        it if it.is_control() => "",
+        it if it.is_control() || helve_contract::invisible(it).is_some() => "",
         it => return Either::One(std::iter::once(it)),
     };
     Either::Some(text.chars())

@@ -3,7 +3,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use helve_contract::{Error, Result};
+use helve_contract::{Error, Result, invisible};
 use url::{Host, Url};
 
 /// The longest address.
@@ -29,7 +29,7 @@ impl Target {
         }
         // A plain space in a path has one reading, and people write it; in a host it is refused below.
         let blank = |it: char| it.is_whitespace() && it != ' ';
-        if let Some(odd) = text.chars().find(|it| blank(*it) || it.is_control() || is_invisible(*it)) {
+        if let Some(odd) = text.chars().find(|it| blank(*it) || it.is_control() || invisible(*it).is_some()) {
             let code = u32::from(odd);
             return Err(refused(text, format!("it has a blank or an invisible character (U+{code:04X}) in it")));
         }
@@ -44,7 +44,7 @@ impl Target {
 
     /// Where a redirect leads, from here.
     pub fn join(&self, location: &str) -> Result<Self> {
-        if location.chars().any(|it| it.is_control() || is_invisible(it)) {
+        if location.chars().any(|it| it.is_control() || invisible(it).is_some()) {
             return Err(refused("the redirect's address", "it has an invisible character in it"));
         }
         let url = self.url.join(location.trim_matches(' '));
@@ -208,21 +208,13 @@ fn domain(url: &Url, name: &str) -> Result<String> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Characters that nobody sees, or that turn the direction of those around them.
-fn is_invisible(it: char) -> bool {
-    matches!(it,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 /// The address without what may be secret in it.
 fn shown(url: &Url) -> String {
     format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
 fn refused(text: &str, why: impl fmt::Display) -> Error {
-    let mut short: String = text.chars().filter(|it| !it.is_control() && !is_invisible(*it)).take(100).collect();
+    let mut short: String = text.chars().filter(|it| !it.is_control() && invisible(*it).is_none()).take(100).collect();
     if short.len() < text.len() && short.chars().count() == 100 {
         short.push('…');
     }

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use helve_contract::events::{ToolCall, ToolResult};
 use helve_engine::{Basis, Explanation, Mode, Outcome};
 use serde_json::Value;
 
@@ -61,16 +62,12 @@ fn calls(record: &str) -> Vec<RecordedCall> {
         let data = &event["data"];
         let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
         let key = (text("agentId"), text("callId"));
-        match event["type"].as_str() {
-            Some("tool.call") => {
-                let call = RecordedCall { tool: text("tool"), args: data["args"].clone(), is_refused: false };
-                open.insert(key, call);
-            }
-            Some("tool.result") => {
-                let is_refused = data["denied"] == true;
-                found.extend(open.remove(&key).map(|call| RecordedCall { is_refused, ..call }));
-            }
-            _ => {}
+        if event["type"] == ToolCall::INFO.name {
+            let call = RecordedCall { tool: text("tool"), args: data["args"].clone(), is_refused: false };
+            open.insert(key, call);
+        } else if event["type"] == ToolResult::INFO.name {
+            let is_refused = data["denied"] == true;
+            found.extend(open.remove(&key).map(|call| RecordedCall { is_refused, ..call }));
         }
     }
     found
@@ -187,7 +184,10 @@ impl Learned {
 
 /// The text of a TOML settings file with rules added to `approval.allow`. An error says what to do by hand.
 pub(super) fn with_rules(old: &str, rules: &[String]) -> Result<String, String> {
-    let list = || rules.iter().map(|rule| format!("  {},\n", toml::Value::String(rule.clone()))).collect::<String>();
+    let list = || {
+        let lines = rules.iter().map(|rule| format!("  {},\n", toml::Value::String(rule.clone())));
+        lines.collect::<Vec<_>>().concat()
+    };
     let lines = format!("allow = [\n{}]\n", list());
     let table: toml::Table = old.parse().map_err(|error| format!("it is not TOML: {error}"))?;
     let new = match table.get("approval") {
