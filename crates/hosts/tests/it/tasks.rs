@@ -229,7 +229,7 @@ async fn long_output_is_whole_in_a_private_file() {
     let bytes = fs::read(&file).unwrap();
     assert_eq!((bytes.len() as u64, info.written), (info.written, 1_988_895 + 9));
     assert!(bytes.starts_with(b"1\n2\n3\n") && bytes.ends_with(b"300000\n\x1b[31m\0end"));
-    assert!(output.merged.starts_with("1\n2\n3\n") && output.merged.len() == 256 << 10);
+    assert!(output.merged.starts_with("1\n2\n3\n") && output.merged.len() == 512 << 10);
     let end = desk.runner.output(&desk.call, &id, info.written - 20, 100).await.unwrap();
     assert_eq!(end.merged, "999\n300000\n\\x00end");
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
